@@ -1,1 +1,4 @@
-//! placeholder
+//! The actors, edges and doors of a node.
+
+pub mod edges;
+pub mod extract;

@@ -1,1 +1,13 @@
-//! placeholder
+//! What crosses the wire or the disk, and the pure decisions.
+//!
+//! Nothing here is async, touches a socket or a file, reads a clock or depends on the order of a hash map:
+//! `clippy.toml` beside this crate bans those. Time comes in as an argument, so a simulator can run the very same code.
+//!
+//! Reading order: [`id`] and [`url`] (names of things), [`record`] and [`batch`] (what is stored and handed around),
+//! [`error_mask`] (why something failed), [`cluster`] (who owns and who may), [`crawl`] (what is fetched next, and what is not), [`wire`].
+
+pub mod cluster;
+pub mod crawl;
+pub mod error_mask;
+pub mod id;
+pub mod url;

@@ -1,0 +1,1 @@
+//! Fetched bytes in, text and links out: plain functions, no I/O.

@@ -1,0 +1,1 @@
+//! Who is alive, who owns, who may, who has a copy.

@@ -1,0 +1,1 @@
+//! Which URLs belong to a crawl: scope, include and exclude patterns, traps.

@@ -1,0 +1,80 @@
+//! The names of things: nodes, slots, URLs, batches, rounds.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How many buckets domains hash into. 4,096 slots over a few dozen nodes leave every node about a hundred,
+/// so a join or a leave moves data in pieces of one percent of a node.
+pub const SLOTS: u16 = 4096;
+
+/// A node of the cluster. One node alone is [`NodeId::SOLE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The only node of a cluster of one.
+    pub const SOLE: NodeId = NodeId(0);
+}
+
+/// One of [`SLOTS`] buckets of domains: the unit of ownership, lease, transfer and repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Slot(pub u16);
+
+impl Slot {
+    /// Returns the slot of a registrable domain. XXH3 over the domain's bytes: the same on every platform and release.
+    pub fn of_domain(domain: &str) -> Slot {
+        let hash = xxhash_rust::xxh3::xxh3_64(domain.as_bytes());
+        Slot((hash % u64::from(SLOTS)) as u16)
+    }
+}
+
+/// How many times a URL has been put up for crawling; a recrawl is round + 1.
+pub type Round = u32;
+
+/// Identity of a URL: 128 bits of BLAKE3 over crawl, a zero byte and the canonical URL.
+/// At ten billion URLs the chance that any two share an id is below 10^-18.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct UrlId(pub [u8; 16]);
+
+impl UrlId {
+    /// Returns the id of `canonical` within `crawl`.
+    pub fn of(crawl: &str, canonical: &str) -> UrlId {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(crawl.as_bytes());
+        hasher.update(&[0]);
+        hasher.update(canonical.as_bytes());
+        let mut id = [0; 16];
+        id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        UrlId(id)
+    }
+}
+
+impl fmt::Display for UrlId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for UrlId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+/// A batch: which node made it, in which of its lives, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BatchId {
+    /// The node that handed the batch out.
+    pub node: NodeId,
+    /// The start of that node in which it did, so that numbers never repeat.
+    pub boot: u32,
+    /// Counts the batches of that start.
+    pub number: u64,
+}
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}.{}", self.node.0, self.boot, self.number)
+    }
+}
