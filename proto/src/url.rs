@@ -7,7 +7,7 @@
 //! - removes the parameters that name a visitor and not a page ([`UrlRules`]), keeping the order of the others.
 //!
 //! Canonicalising twice changes nothing, with or without rules. Most links on the web are already canonical, so
-//! [`scan`] recognises that in one pass over the bytes and the WHATWG parser is only asked about the others.
+//! `scan` recognises that in one pass over the bytes and the WHATWG parser is only asked about the others.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -420,37 +420,36 @@ fn domain_of(host: &str) -> &str {
 }
 
 /// Writes escapes in upper case and decodes those of unreserved characters. A `%` that begins no escape stays as it is,
-/// and an escape close behind it stays encoded, lest decoding build a new escape: `%%34%31` must not become `%41`.
+/// and a digit that would complete it stays encoded: `%%34%31` must not become `%41`, which is another page.
 fn normalise_escapes(text: &str) -> Cow<'_, str> {
-    let bytes = text.as_bytes();
-    let Some(first) = bytes.iter().position(|&b| b == b'%') else { return Cow::Borrowed(text) };
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
     let mut out = String::with_capacity(text.len());
-    out.push_str(&text[..first]);
-    let mut rest = &text[first..];
-    let mut after_stray = usize::MAX; // bytes written since the last `%` that begins no escape
+    let mut stray = None; // where in `out` the last `%` is that begins no escape
+    let mut rest = text;
     while let Some(at) = rest.find('%') {
         out.push_str(&rest[..at]);
-        after_stray = after_stray.saturating_add(at);
-        let escape = &rest.as_bytes()[at..];
-        match escape_value(escape) {
-            Some(value) => {
-                if is_unreserved(value) && after_stray >= 2 {
-                    out.push(char::from(value));
-                    after_stray = after_stray.saturating_add(1);
-                } else {
-                    out.push('%');
-                    out.push(char::from(escape[1].to_ascii_uppercase()));
-                    out.push(char::from(escape[2].to_ascii_uppercase()));
-                    after_stray = after_stray.saturating_add(3);
-                }
-                rest = &rest[at + 3..];
-            }
-            None => {
-                out.push('%');
-                after_stray = 0;
-                rest = &rest[at + 1..];
-            }
+        rest = &rest[at..];
+        let escape = rest.as_bytes();
+        let Some(value) = escape_value(escape) else {
+            stray = Some(out.len());
+            out.push('%');
+            rest = &rest[1..];
+            continue;
+        };
+        let completes = |stray: usize| match &out.as_bytes()[stray + 1..] {
+            [] => value.is_ascii_hexdigit(),
+            [digit] => digit.is_ascii_hexdigit() && value.is_ascii_hexdigit(),
+            _ => false,
+        };
+        if is_unreserved(value) && !stray.is_some_and(completes) {
+            out.push(char::from(value));
+        } else {
+            out.push('%');
+            out.extend(escape[1..3].iter().map(|digit| char::from(digit.to_ascii_uppercase())));
         }
+        rest = &rest[3..];
     }
     out.push_str(rest);
     Cow::Owned(out)

@@ -285,3 +285,6 @@ impl fmt::Display for Refusal {
         out.write_str(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests;

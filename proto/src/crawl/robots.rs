@@ -383,3 +383,6 @@ fn push_escape(out: &mut String, byte: u8) {
     out.push(char::from(HEX[usize::from(byte >> 4)]));
     out.push(char::from(HEX[usize::from(byte & 15)]));
 }
+
+#[cfg(test)]
+mod tests;
