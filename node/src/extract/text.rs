@@ -1,0 +1,149 @@
+//! Collects visible text: white space collapsed, blocks on lines of their own, never more than a bound.
+
+/// What stands between two pieces of text, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Break {
+    /// Nothing: `<b>w</b>ord` is one word.
+    None,
+    /// A space, as between the cells of a table.
+    Space,
+    /// A new line, as between paragraphs.
+    Line,
+}
+
+/// Text while it is collected.
+pub(super) struct TextBuilder {
+    text: String,
+    pending: Break,
+    bytes_max: usize,
+    cut: bool,
+}
+
+impl TextBuilder {
+    /// A builder that keeps at most `bytes_max` bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        TextBuilder { text: String::new(), pending: Break::None, bytes_max, cut: false }
+    }
+
+    /// Whether text was dropped.
+    pub(super) fn cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Puts at least `separator` between what came before and what comes next.
+    pub(super) fn separate(&mut self, separator: Break) {
+        self.pending = self.pending.max(separator);
+    }
+
+    /// Appends `piece`, which may begin or end in the middle of a word.
+    pub(super) fn push(&mut self, piece: &str) {
+        if self.cut {
+            return;
+        }
+        let bytes = piece.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            let blank = blank_bytes(&bytes[at..]);
+            if blank > 0 {
+                self.separate(Break::Space);
+                at += blank;
+                continue;
+            }
+            let start = at;
+            at += 1;
+            while at < bytes.len() && blank_bytes(&bytes[at..]) == 0 {
+                at += 1;
+            }
+            self.push_word(&piece[start..at]);
+        }
+    }
+
+    fn push_word(&mut self, word: &str) {
+        let separator = if self.text.is_empty() { Break::None } else { self.pending };
+        let room = self.bytes_max.saturating_sub(self.text.len() + usize::from(separator != Break::None));
+        if word.len() > room {
+            self.cut = true;
+            if !self.text.is_empty() && self.pending != Break::None {
+                return; // ends with a whole word
+            }
+        }
+        match separator {
+            Break::None => {}
+            Break::Space => self.text.push(' '),
+            Break::Line => self.text.push('\n'),
+        }
+        self.pending = Break::None;
+        self.text.push_str(&word[..word.floor_char_boundary(room)]);
+    }
+
+    /// The text.
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+}
+
+/// Length of the white space or control character at the start of `bytes`, which is UTF-8; zero if it is neither.
+#[inline]
+fn blank_bytes(bytes: &[u8]) -> usize {
+    match bytes {
+        [0..=b' ' | 0x7F, ..] => 1,
+        [0xC2, 0x80..=0xA0, ..] => 2, // C1 controls and the no-break space
+        _ => 0,
+    }
+}
+
+/// `text` with its white space collapsed, at most `chars_max` characters; `None` if nothing is left.
+pub(super) fn collapse(text: &str, chars_max: usize) -> Option<String> {
+    let mut builder = TextBuilder::new(chars_max.saturating_mul(4));
+    builder.push(text);
+    let mut collapsed = builder.finish();
+    if let Some((end, _)) = collapsed.char_indices().nth(chars_max) {
+        collapsed.truncate(end);
+        collapsed.truncate(collapsed.trim_end().len());
+    }
+    (!collapsed.is_empty()).then_some(collapsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_controls_and_no_break_spaces_collapse_to_one_space() {
+        let mut builder = TextBuilder::new(100);
+        builder.push(" \n a\t\tb\u{a0}\u{a0}c\0d\u{85}e ");
+        builder.push(" f");
+        builder.push("g");
+        assert_eq!(builder.finish(), "a b c d e fg");
+    }
+
+    #[test]
+    fn the_strongest_separator_wins_and_none_stands_at_the_ends() {
+        let mut builder = TextBuilder::new(100);
+        builder.separate(Break::Line);
+        builder.push("a ");
+        builder.separate(Break::Line);
+        builder.separate(Break::Space);
+        builder.push(" b ");
+        builder.separate(Break::Line);
+        assert_eq!(builder.finish(), "a\nb");
+    }
+
+    #[test]
+    fn text_is_cut_at_a_whole_word_or_at_least_a_whole_character() {
+        let mut builder = TextBuilder::new(7);
+        builder.push("abc defgh");
+        assert!(builder.cut());
+        assert_eq!(builder.finish(), "abc");
+        let mut builder = TextBuilder::new(5);
+        builder.push("äöüß");
+        assert_eq!(builder.finish(), "äö");
+    }
+
+    #[test]
+    fn titles_are_cut_by_characters() {
+        assert_eq!(collapse("  ä ö  ü ", 3), Some("ä ö".into()));
+        assert_eq!(collapse("ä ö ü", 2), Some("ä".into()));
+        assert_eq!(collapse(" \n ", 9), None);
+    }
+}
