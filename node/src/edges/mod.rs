@@ -1,1 +1,3 @@
 //! The only code that touches the outside.
+
+pub mod guard;
