@@ -1,3 +1,4 @@
 //! The only code that touches the outside.
 
+pub mod decode;
 pub mod guard;
