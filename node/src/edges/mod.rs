@@ -1,4 +1,5 @@
 //! The only code that touches the outside.
 
 pub mod decode;
+pub mod dns;
 pub mod guard;
