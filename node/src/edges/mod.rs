@@ -3,3 +3,4 @@
 pub mod decode;
 pub mod dns;
 pub mod guard;
+pub mod http;
