@@ -33,8 +33,22 @@ const ADDRESS_TTL_US: u64 = 300_000_000;
 const MAILBOX_SPARE: usize = 64;
 /// The parsers' names, for the supervisor; a node has at most this many.
 const PARSER_NAMES: [&str; 16] = [
-    "parser", "parser-1", "parser-2", "parser-3", "parser-4", "parser-5", "parser-6", "parser-7", "parser-8",
-    "parser-9", "parser-10", "parser-11", "parser-12", "parser-13", "parser-14", "parser-15",
+    "parser",
+    "parser-1",
+    "parser-2",
+    "parser-3",
+    "parser-4",
+    "parser-5",
+    "parser-6",
+    "parser-7",
+    "parser-8",
+    "parser-9",
+    "parser-10",
+    "parser-11",
+    "parser-12",
+    "parser-13",
+    "parser-14",
+    "parser-15",
 ];
 
 /// Why a node could not start.

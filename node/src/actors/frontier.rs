@@ -173,15 +173,15 @@ impl Frontier {
                         |(entries, more)| vec![Input::Refilled { queue, entries, more }],
                     )
                 }
-                Effect::Load { queue, limit } => self.ask(
+                Effect::Load { read, queue, limit } => self.ask(
                     ctx,
                     |reply| Job::Load(queue, limit, reply),
-                    |loaded| vec![Input::Loaded { queues: vec![loaded], sweep: None }],
+                    move |loaded| vec![Input::Loaded { read, queues: vec![loaded], sweep: None }],
                 ),
-                Effect::Sweep { after, queues, limit } => self.ask(
+                Effect::Sweep { read, after, queues, limit } => self.ask(
                     ctx,
                     |reply| Job::Sweep(after, queues, limit, reply),
-                    |(queues, next)| vec![Input::Loaded { queues, sweep: Some(next) }],
+                    move |(queues, next)| vec![Input::Loaded { read, queues, sweep: Some(next) }],
                 ),
                 Effect::KeepFacts { queue, facts } => {
                     self.ask(ctx, |reply| Job::KeepFacts(queue, Box::new(facts), reply), |()| Vec::new())
@@ -394,8 +394,7 @@ impl Handler<LandedPage> for Frontier {
     type Result = ();
 
     fn handle(&mut self, LandedPage(landed): LandedPage, ctx: &mut Self::Context) {
-        let page =
-            matches!(landed.kind, Some(OutcomeKind::Stored | OutcomeKind::Duplicate | OutcomeKind::Unchanged));
+        let page = matches!(landed.kind, Some(OutcomeKind::Stored | OutcomeKind::Duplicate | OutcomeKind::Unchanged));
         if let Some(kind) = landed.kind {
             self.parts.metrics.landed(kind);
         }

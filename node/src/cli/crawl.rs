@@ -189,12 +189,7 @@ fn configure(arguments: &CrawlArguments) -> Result<Config, Complaint> {
     Ok(config)
 }
 
-async fn crawl(
-    config: Config,
-    filter: Arc<Filter>,
-    seeds: Vec<CanonicalUrl>,
-    json: bool,
-) -> Result<Exit, Complaint> {
+async fn crawl(config: Config, filter: Arc<Filter>, seeds: Vec<CanonicalUrl>, json: bool) -> Result<Exit, Complaint> {
     let mut signals = signals().map_err(|error| Complaint::failed(format!("cannot listen for Ctrl-C: {error}")))?;
     let node = Node::start(&config, filter).map_err(|error| match error {
         StartError::Store(StoreError::DiskFull(_)) => Complaint::failed(error),
@@ -305,9 +300,7 @@ fn signals() -> std::io::Result<mpsc::Receiver<()>> {
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
         let mut stream = signal(kind)?;
         let tell = tell.clone();
-        tokio::spawn(async move {
-            while stream.recv().await.is_some() && tell.send(()).await.is_ok() {}
-        });
+        tokio::spawn(async move { while stream.recv().await.is_some() && tell.send(()).await.is_ok() {} });
     }
     Ok(signals)
 }

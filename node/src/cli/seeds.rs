@@ -20,7 +20,9 @@ pub(super) fn read(urls: &[String], file: Option<&Path>, rules: &UrlRules) -> Re
         read_file(file, rules, &mut seeds)?;
     }
     if seeds.is_empty() {
-        return Err(Complaint::usage("no URL to begin with; give one, as in `orbweaver crawl https://example.com/`, or a file with --seeds"));
+        return Err(Complaint::usage(
+            "no URL to begin with; give one, as in `orbweaver crawl https://example.com/`, or a file with --seeds",
+        ));
     }
     seeds.sort_unstable();
     seeds.dedup();

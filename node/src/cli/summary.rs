@@ -53,7 +53,12 @@ pub(super) struct Summary {
 
 impl Summary {
     /// Reads what the summary needs from the data folder.
-    pub(super) fn read(dir: &Path, ended: Ended, elapsed: Duration, fetched_before: u64) -> Result<Summary, StoreError> {
+    pub(super) fn read(
+        dir: &Path,
+        ended: Ended,
+        elapsed: Duration,
+        fetched_before: u64,
+    ) -> Result<Summary, StoreError> {
         let store = Store::open_for_reading(dir)?;
         let (mut hosts, mut host_count) = (Vec::<HostRow>::new(), 0);
         for row in store.hosts() {

@@ -52,7 +52,9 @@ impl From<StoreError> for DiskError {
 impl From<WarcError> for DiskError {
     fn from(error: WarcError) -> Self {
         if error.is_disk_full() {
-            return DiskError::Full(format!("{error}: the disk is full; nothing was lost, free some space and run the same command again"));
+            return DiskError::Full(format!(
+                "{error}: the disk is full; nothing was lost, free some space and run the same command again"
+            ));
         }
         DiskError::Failed(error.to_string())
     }
@@ -207,7 +209,11 @@ impl DiskThread {
             let mut next = Some(first);
             while let Some(job) = next {
                 bytes += job.bytes();
-                if job.is_write() { writes.push(job) } else { reads.push(job) }
+                if job.is_write() {
+                    writes.push(job)
+                } else {
+                    reads.push(job)
+                }
                 let full = writes.len() + reads.len() >= GROUP_JOBS_MAX || bytes >= GROUP_BYTES_MAX;
                 next = if full { None } else { jobs.try_recv().ok() };
             }

@@ -182,8 +182,7 @@ impl Change<'_> {
         self.replace(&queue, &key, None, &record, u32::from(parent.is_some()))?;
         self.fresh.insert(key.id());
         let order = Order { priority: found.priority, depth: found.depth, sequence: self.next_sequence() };
-        let entry =
-            Entry { url: found.url, kind: found.kind, progress, redirects: found.redirects, validators: None };
+        let entry = Entry { url: found.url, kind: found.kind, progress, redirects: found.redirects, validators: None };
         self.put_ready(&queue, order, &entry)?;
         Ok(Some(Admitted { queue, order, entry, new_host: host.known == 0 }))
     }
@@ -389,8 +388,11 @@ impl Change<'_> {
     }
 
     fn record(&self, key: &UrlKey) -> Result<Option<(UrlRecord, u32)>, StoreError> {
-        let value =
-            self.store.db.get_pinned_cf(&self.store.family("url"), key.as_bytes()).map_err(|e| self.store.failed(&e))?;
+        let value = self
+            .store
+            .db
+            .get_pinned_cf(&self.store.family("url"), key.as_bytes())
+            .map_err(|e| self.store.failed(&e))?;
         let Some(value) = value else { return Ok(None) };
         let record = wire::decode(value.get(INLINKS_BYTES..).unwrap_or_default())
             .map_err(|error| StoreError::damaged("url", error))?;

@@ -2,15 +2,12 @@
 
 use std::path::Path;
 
-use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, MergeOperands, Options,
-};
+use rocksdb::{BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, MergeOperands, Options};
 
 use super::StoreOptions;
 
 /// All column families.
-pub(super) const FAMILIES: [&str; 9] =
-    ["url", "ready", "due", "flight", "host", "content", "digest", "seen", "meta"];
+pub(super) const FAMILIES: [&str; 9] = ["url", "ready", "due", "flight", "host", "content", "digest", "seen", "meta"];
 
 /// Bytes of in-links before a URL's record.
 pub(super) const INLINKS_BYTES: usize = 4;

@@ -49,7 +49,9 @@ pub enum StoreError {
     #[error("data folder {0} is in use by another process; stop that one or choose another folder with --data")]
     InUse(PathBuf),
     /// Written by a later version of the program.
-    #[error("data folder {dir} has format {found}, this program understands up to {FORMAT_VERSION}; use a newer orbweaver")]
+    #[error(
+        "data folder {dir} has format {found}, this program understands up to {FORMAT_VERSION}; use a newer orbweaver"
+    )]
     Newer {
         /// The folder.
         dir: PathBuf,

@@ -57,8 +57,7 @@ impl Store {
             if entries.len() == limit {
                 return Ok((entries, true));
             }
-            let order =
-                Order::suffix_of(&key).ok_or_else(|| StoreError::damaged("ready", "a key without an order"))?;
+            let order = Order::suffix_of(&key).ok_or_else(|| StoreError::damaged("ready", "a key without an order"))?;
             let entry = wire::decode(&value).map_err(|error| StoreError::damaged("ready", error))?;
             entries.push((order, entry));
         }
@@ -178,10 +177,7 @@ impl Store {
     pub fn content(&self, key: &UrlKey) -> Result<Option<ContentRow>, StoreError> {
         let prefix = key.as_bytes().to_vec();
         let first = self.rows("content", prefix.clone(), prefix).next().transpose()?;
-        first
-            .map(|(_, value)| wire::decode(&value))
-            .transpose()
-            .map_err(|error| StoreError::damaged("content", error))
+        first.map(|(_, value)| wire::decode(&value)).transpose().map_err(|error| StoreError::damaged("content", error))
     }
 
     /// The URL that gave this content first, where it lies, and its text.
@@ -218,8 +214,12 @@ impl Store {
         let count = |family| -> Result<u64, StoreError> {
             self.rows(family, Vec::new(), Vec::new()).try_fold(0, |count, row| row.map(|_| count + 1))
         };
-        let mut places =
-            Places { ready: count("ready")?, flights: count("flight")?, traps: self.state.places.traps, ..Places::default() };
+        let mut places = Places {
+            ready: count("ready")?,
+            flights: count("flight")?,
+            traps: self.state.places.traps,
+            ..Places::default()
+        };
         for row in self.rows("due", Vec::new(), Vec::new()) {
             let (_, value) = row?;
             let retry: (bool, Entry) = wire::decode(&value).map_err(|error| StoreError::damaged("due", error))?;

@@ -150,6 +150,8 @@ pub enum Input {
     },
     /// The answer to [`Effect::Sweep`] or [`Effect::Load`].
     Loaded {
+        /// The read it answers.
+        read: u64,
         /// The queues.
         queues: Vec<LoadedQueue>,
         /// For a sweep: where to go on; `None` when the disk was read to its end.
@@ -223,6 +225,8 @@ pub enum Effect {
     },
     /// Read one queue.
     Load {
+        /// Names this read.
+        read: u64,
         /// The queue.
         queue: QueueKey,
         /// How many entries.
@@ -230,6 +234,8 @@ pub enum Effect {
     },
     /// Read the next queues.
     Sweep {
+        /// Names this read.
+        read: u64,
         /// Those behind this one; the first if `None`.
         after: Option<QueueKey>,
         /// How many.
@@ -297,7 +303,7 @@ struct Sweep {
     after: Option<QueueKey>,
     /// There may be queues on disk that are not in memory.
     needed: bool,
-    /// A queue was left on disk while a sweep ran, perhaps behind its back.
+    /// A queue was left on disk, perhaps behind the back of the pass that is under way.
     missed: bool,
 }
 
@@ -330,12 +336,25 @@ pub struct Frontier {
     addresses: BTreeMap<IpAddr, AddressState>,
     address_floor: Micros,
     sweep: Sweep,
+    /// Reads of queues that are under way.
+    reads: BTreeSet<u64>,
+    next_read: u64,
+    /// Queues that left memory, with the newest read of that time: that read, and those before it, may tell of entries
+    /// that are gone since.
+    forgotten: BTreeMap<QueueKey, u64>,
     closed: bool,
 }
 
 impl Frontier {
     /// A frontier over what is on disk. `pages` were fetched before; if the crawl is resumed, addresses are waited for once.
-    pub fn new(now: Now, rules: FrontierRules, filter: Arc<Filter>, leases: Leases, pages: u64, resumed: bool) -> Frontier {
+    pub fn new(
+        now: Now,
+        rules: FrontierRules,
+        filter: Arc<Filter>,
+        leases: Leases,
+        pages: u64,
+        resumed: bool,
+    ) -> Frontier {
         let address_floor = if resumed { now.mono + rules.pace.delay_ms * 1_000 } else { now.mono };
         Frontier {
             rules,
@@ -353,6 +372,9 @@ impl Frontier {
             addresses: BTreeMap::new(),
             address_floor,
             sweep: Sweep { running: false, after: None, needed: true, missed: false },
+            reads: BTreeSet::new(),
+            next_read: 0,
+            forgotten: BTreeMap::new(),
             closed: false,
         }
     }
@@ -362,7 +384,7 @@ impl Frontier {
         match input {
             Input::Tick => {}
             Input::Admitted { queue, order, entry, new_host } => self.admitted(now, queue, order, entry, new_host, out),
-            Input::Loaded { queues, sweep } => self.loaded(now, queues, sweep),
+            Input::Loaded { read, queues, sweep } => self.loaded(now, read, queues, sweep),
             Input::Refilled { queue, entries, more } => self.refilled(now, &queue, entries, more),
             Input::Resolved { queue, address } => self.resolved(now, &queue, address),
             Input::FetchEnded { flight, host, retry_after_ms } => {
@@ -433,12 +455,13 @@ impl Frontier {
         if !self.queues.contains_key(&key) {
             if self.queues.len() >= self.rules.queues_max {
                 self.leave_on_disk();
+                self.forget(&key);
                 return;
             }
             let mut queue = Queue::new(now, &self.rules, &HostFacts::default());
             if !new_host {
                 queue.loading = true;
-                out.push(Effect::Load { queue: key.clone(), limit: self.rules.window_max });
+                out.push(Effect::Load { read: self.begin_read(), queue: key.clone(), limit: self.rules.window_max });
             }
             self.queues.insert(key.clone(), queue);
         }
@@ -448,28 +471,54 @@ impl Frontier {
         self.schedule(&key, now.mono);
     }
 
-    fn loaded(&mut self, now: Now, queues: Vec<LoadedQueue>, sweep: Option<Option<QueueKey>>) {
+    fn loaded(&mut self, now: Now, read: u64, queues: Vec<LoadedQueue>, sweep: Option<Option<QueueKey>>) {
         for loaded in queues {
-            let known = self.queues.get(&loaded.key);
-            if known.is_some_and(|queue| !queue.loading) || (known.is_none() && self.queues.len() >= self.rules.queues_max) {
-                continue;
-            }
-            let mut queue = Queue::new(now, &self.rules, &loaded.facts);
-            queue.window = loaded.entries.into_iter().collect();
-            queue.more = loaded.more;
-            queue.cursor = queue.window.last_key_value().map(|(order, _)| *order);
-            self.forget_in_agenda(&loaded.key);
-            if let Some(placeholder) = self.queues.remove(&loaded.key) {
-                queue.take_over(placeholder);
-            }
-            self.queues.insert(loaded.key.clone(), queue);
-            self.schedule(&loaded.key, now.mono);
+            self.loaded_one(now, read, loaded);
         }
         if let Some(next) = sweep {
             self.sweep.running = false;
-            let missed = std::mem::take(&mut self.sweep.missed);
-            self.sweep.needed = missed || next.is_some() || self.queues.len() >= self.rules.queues_max;
+            // What was missed is found by a whole pass from the beginning, which starts when this one ends.
+            self.sweep.needed = next.is_some() || std::mem::take(&mut self.sweep.missed);
             self.sweep.after = next;
+        }
+        self.end_read(read);
+    }
+
+    fn loaded_one(&mut self, now: Now, read: u64, loaded: LoadedQueue) {
+        let stale = self.forgotten.get(&loaded.key).is_some_and(|newest| read <= *newest);
+        match self.queues.get(&loaded.key) {
+            Some(queue) if !queue.loading => return,
+            None if stale || self.queues.len() >= self.rules.queues_max => return self.leave_on_disk(),
+            _ => {}
+        }
+        let mut queue = Queue::new(now, &self.rules, &loaded.facts);
+        queue.window = loaded.entries.into_iter().collect();
+        queue.more = loaded.more;
+        queue.cursor = queue.window.last_key_value().map(|(order, _)| *order);
+        self.forget_in_agenda(&loaded.key);
+        if let Some(placeholder) = self.queues.remove(&loaded.key) {
+            queue.take_over(placeholder, stale);
+        }
+        self.queues.insert(loaded.key.clone(), queue);
+        self.schedule(&loaded.key, now.mono);
+    }
+
+    fn begin_read(&mut self) -> u64 {
+        self.next_read += 1;
+        self.reads.insert(self.next_read);
+        self.next_read
+    }
+
+    fn end_read(&mut self, read: u64) {
+        self.reads.remove(&read);
+        let oldest = self.reads.first().copied().unwrap_or(u64::MAX);
+        self.forgotten.retain(|_, newest| *newest >= oldest);
+    }
+
+    /// A queue is, or stays, out of memory and changes on disk: reads that are under way tell of its past.
+    fn forget(&mut self, key: &QueueKey) {
+        if let Some(newest) = self.reads.last() {
+            self.forgotten.insert(key.clone(), *newest);
         }
     }
 
@@ -517,10 +566,9 @@ impl Frontier {
         if let Some(state) = address.and_then(|address| self.addresses.get_mut(&address)) {
             state.busy = false;
             state.next_ok = now.mono + self.rules.pace.delay_ms * 1_000;
-            let (waiting, at) = (state.waiting.pop_front(), state.next_ok);
-            if let Some(next) = waiting {
-                self.schedule(&next, at);
-            }
+        }
+        if let Some(address) = address {
+            self.wake_waiting(address);
         }
         let Some(queue) = self.queues.get_mut(key) else { return };
         queue.busy = false;
@@ -656,7 +704,20 @@ impl Frontier {
         if self.sweep.needed && !self.sweep.running && !self.closed && self.queues.len() < self.rules.queues_max {
             self.sweep.running = true;
             let queues = SWEEP_QUEUES.min(self.rules.queues_max - self.queues.len());
-            out.push(Effect::Sweep { after: self.sweep.after.take(), queues, limit: self.rules.window_max });
+            let (read, after) = (self.begin_read(), self.sweep.after.take());
+            out.push(Effect::Sweep { read, after, queues, limit: self.rules.window_max });
+        }
+    }
+
+    /// An address is free: the first queue that waits for it has its turn. If that one has no use for it, the next has.
+    fn wake_waiting(&mut self, address: IpAddr) {
+        let Some(state) = self.addresses.get_mut(&address).filter(|state| !state.busy) else { return };
+        let at = state.next_ok;
+        while let Some(next) = self.addresses.get_mut(&address).and_then(|state| state.waiting.pop_front()) {
+            if let Some(queue) = self.queues.get_mut(&next) {
+                queue.awaits_address = false;
+                return self.schedule(&next, at);
+            }
         }
     }
 
@@ -664,39 +725,42 @@ impl Frontier {
     fn visit(&mut self, now: Now, key: QueueKey, out: &mut Vec<Effect>) {
         let Some(mut queue) = self.queues.remove(&key) else { return };
         queue.wake = None;
-        if let Some(again) = self.visit_queue(now, &key, &mut queue, out) {
-            let keep = !matches!(again, Again::Forget);
-            if keep {
+        let again = self.visit_queue(now, &key, &mut queue, out);
+        let (busy, address) = (queue.busy, queue.address.known());
+        match again {
+            Again::Forget => self.forget(&key),
+            Again::Waits => drop(self.queues.insert(key, queue)),
+            Again::At(at) => {
                 self.queues.insert(key.clone(), queue);
-            }
-            if let Again::At(at) = again {
                 self.schedule(&key, at);
             }
         }
+        if let Some(address) = address.filter(|_| !busy) {
+            self.wake_waiting(address);
+        }
     }
 
-    fn visit_queue(&mut self, now: Now, key: &QueueKey, queue: &mut Queue, out: &mut Vec<Effect>) -> Option<Again> {
+    fn visit_queue(&mut self, now: Now, key: &QueueKey, queue: &mut Queue, out: &mut Vec<Effect>) -> Again {
         if queue.busy || queue.waits() {
-            return Some(Again::Waits);
-        }
-        if queue.is_empty() {
-            return Some(self.visit_empty(key, queue, out));
+            return Again::Waits;
         }
         if queue.pace.next_ok() > now.mono {
-            return Some(Again::At(queue.pace.next_ok()));
+            return Again::At(queue.pace.next_ok());
         }
         for _ in 0..REFUSALS_PER_VISIT {
-            if queue.errands.is_empty() && !queue.window.is_empty() && self.budget_is_taken() {
-                return Some(Again::Waits);
+            if queue.is_empty() {
+                return self.visit_empty(key, queue, out);
+            }
+            if queue.errands.is_empty() && self.budget_is_taken() {
+                return Again::Waits;
             }
             match self.next_of(now, key, queue, out) {
                 Next::Refused => continue,
-                Next::Nothing => return Some(self.visit_empty(key, queue, out)),
-                Next::Wait(again) => return Some(again),
-                Next::Took => return Some(Again::Waits),
+                Next::Wait(again) => return again,
+                Next::Took => return Again::Waits,
             }
         }
-        Some(Again::At(now.mono))
+        Again::At(now.mono)
     }
 
     /// Nothing in the window: read on, or leave memory.
@@ -733,7 +797,7 @@ impl Frontier {
             self.start(now, key, queue, address, flight, Cargo::Robots(errand));
             return Next::Took;
         }
-        let Some((order, entry)) = queue.window.first_key_value() else { return Next::Nothing };
+        let Some((order, entry)) = queue.window.first_key_value() else { return Next::Refused };
         if let Err(refusal) = self.admits(entry, order.depth) {
             return self.refuse(now, key, queue, Why::Filtered(refusal), out);
         }
@@ -796,8 +860,10 @@ impl Frontier {
             }
         };
         let floor = self.address_floor;
-        let state = self.addresses.entry(address).or_insert_with(|| AddressState { next_ok: floor, ..Default::default() });
+        let state =
+            self.addresses.entry(address).or_insert_with(|| AddressState { next_ok: floor, ..Default::default() });
         if state.busy {
+            queue.awaits_address = true;
             state.waiting.push_back(key.clone());
             return Err(Unaddressed::Wait(Again::Waits));
         }
@@ -823,9 +889,6 @@ impl Frontier {
             }
             return Next::Refused;
         }
-        if queue.window.is_empty() {
-            return Next::Nothing;
-        }
         self.refuse(now, key, queue, Why::Failed(failure), out)
     }
 
@@ -846,7 +909,15 @@ impl Frontier {
         Pick { flight: self.number(), queue: key.clone(), order, entry }
     }
 
-    fn start(&mut self, now: Now, key: &QueueKey, queue: &mut Queue, address: Option<IpAddr>, flight: u64, cargo: Cargo) {
+    fn start(
+        &mut self,
+        now: Now,
+        key: &QueueKey,
+        queue: &mut Queue,
+        address: Option<IpAddr>,
+        flight: u64,
+        cargo: Cargo,
+    ) {
         queue.busy = true;
         if let Some(state) = address.and_then(|address| self.addresses.get_mut(&address)) {
             state.busy = true;
@@ -904,7 +975,6 @@ enum Again {
 enum Next {
     Took,
     Refused,
-    Nothing,
     Wait(Again),
 }
 

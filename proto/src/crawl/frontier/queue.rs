@@ -34,13 +34,32 @@ pub(super) enum Address {
     Failed { failure: Failure, until: Micros },
 }
 
+impl Address {
+    pub(super) fn known(&self) -> Option<IpAddr> {
+        match self {
+            Address::Known { address, .. } => Some(*address),
+            _ => None,
+        }
+    }
+}
+
 pub(super) enum RobotsState {
     /// Must be asked again.
     Forgotten,
-    Asked { tries: u16 },
-    Known { rules: Box<Robots>, copy: RobotsCopy },
-    Unavailable { tries: u16, until: Micros },
-    Hopeless { until_unix: u64 },
+    Asked {
+        tries: u16,
+    },
+    Known {
+        rules: Box<Robots>,
+        copy: RobotsCopy,
+    },
+    Unavailable {
+        tries: u16,
+        until: Micros,
+    },
+    Hopeless {
+        until_unix: u64,
+    },
 }
 
 pub(super) struct Queue {
@@ -59,6 +78,8 @@ pub(super) struct Queue {
     pub(super) pace: Pace,
     pub(super) heard: bool,
     pub(super) address: Address,
+    /// It stands in the line of its address.
+    pub(super) awaits_address: bool,
     robots: Vec<(String, RobotsState)>,
     /// Where it stands in the agenda.
     pub(super) wake: Option<(Micros, u64)>,
@@ -88,6 +109,7 @@ impl Queue {
             pace: Pace::new(now.mono, &rules.pace, delay, facts.lessons.clone(), !facts.heard),
             heard: facts.heard,
             address: Address::Unknown,
+            awaits_address: false,
             robots,
             wake: None,
         }
@@ -109,6 +131,7 @@ impl Queue {
     /// It can do nothing until an answer comes.
     pub(super) fn waits(&self) -> bool {
         self.loading
+            || self.awaits_address
             || (self.refilling && self.window.is_empty() && self.errands.is_empty())
             || matches!(self.address, Address::Asked)
     }
@@ -118,10 +141,10 @@ impl Queue {
     }
 
     /// A placeholder was loaded: what came meanwhile stays.
-    pub(super) fn take_over(&mut self, placeholder: Queue) {
+    pub(super) fn take_over(&mut self, placeholder: Queue, stale: bool) {
         self.more |= placeholder.more;
-        if placeholder.missed {
-            // An entry came while the disk was read, perhaps in front of all that was read: read again.
+        if placeholder.missed || stale {
+            // An entry came or went while the disk was read, perhaps in front of all that was read: read again.
             self.window.clear();
             (self.cursor, self.more) = (None, true);
         }
@@ -181,7 +204,11 @@ impl Queue {
             Some(RobotsState::Asked { .. }) => RobotsSay::Asked,
             Some(RobotsState::Known { copy, .. }) if copy.until <= now.unix_ms => RobotsSay::Ask,
             Some(RobotsState::Known { rules, .. }) => {
-                if rules.allows(&url.as_str()[origin.len()..]) { RobotsSay::Yes } else { RobotsSay::No }
+                if rules.allows(&url.as_str()[origin.len()..]) {
+                    RobotsSay::Yes
+                } else {
+                    RobotsSay::No
+                }
             }
             Some(RobotsState::Unavailable { until, .. }) if *until <= now.mono => RobotsSay::Ask,
             Some(RobotsState::Unavailable { until, .. }) => RobotsSay::NotBefore(*until),

@@ -74,7 +74,8 @@ struct World {
 
 impl World {
     fn new(rules: FrontierRules, seed: u64) -> World {
-        let filter = Filter::new(FilterRules { scope: crate::crawl::filter::Scope::Any, ..FilterRules::default() }, &[]);
+        let filter =
+            Filter::new(FilterRules { scope: crate::crawl::filter::Scope::Any, ..FilterRules::default() }, &[]);
         let now = Now { mono: 0, unix_ms: 1_000_000 };
         World {
             core: Frontier::new(now, rules, Arc::new(filter.unwrap()), Leases::Sole, 0, false),
@@ -103,13 +104,8 @@ impl World {
         let new_host = !self.disk.contains_key(&queue);
         self.sequence += 1;
         let order = Order { priority, depth, sequence: self.sequence };
-        let entry = Entry {
-            url,
-            kind: EntryKind::Page,
-            progress: Progress::new(NodeId::SOLE),
-            redirects: 0,
-            validators: None,
-        };
+        let entry =
+            Entry { url, kind: EntryKind::Page, progress: Progress::new(NodeId::SOLE), redirects: 0, validators: None };
         self.disk.entry(queue.clone()).or_default().insert(order, entry.clone());
         if tell {
             self.step(Input::Admitted { queue, order, entry, new_host });
@@ -174,11 +170,11 @@ impl World {
                 let (entries, more) = self.read(&queue, after, limit);
                 self.later(soon, Input::Refilled { queue, entries, more });
             }
-            Effect::Load { queue, limit } => {
+            Effect::Load { read, queue, limit } => {
                 let loaded = self.load(&queue, limit);
-                self.later(soon, Input::Loaded { queues: vec![loaded], sweep: None });
+                self.later(soon, Input::Loaded { read, queues: vec![loaded], sweep: None });
             }
-            Effect::Sweep { after, queues, limit } => {
+            Effect::Sweep { read, after, queues, limit } => {
                 let behind = |key: &QueueKey| after.as_ref().is_none_or(|after| key > after);
                 let keys: Vec<QueueKey> = self
                     .disk
@@ -188,7 +184,7 @@ impl World {
                     .collect();
                 let next = (keys.len() > queues).then(|| keys[queues - 1].clone());
                 let queues = keys.iter().take(queues).map(|key| self.load(key, limit)).collect();
-                self.later(soon, Input::Loaded { queues, sweep: Some(next) });
+                self.later(soon, Input::Loaded { read, queues, sweep: Some(next) });
             }
             Effect::Resolve { queue, host } => {
                 let last = self.hosts.get(&host).map_or(0, |host| host.address);
@@ -293,10 +289,7 @@ fn a_crawl_delay_is_kept_and_a_forbidden_page_is_refused() {
     world.run(1_000);
     world.assert_polite(7 * SECOND);
     assert_eq!(world.requests.len(), 4);
-    assert_eq!(
-        world.refused,
-        [("http://a.example/private/3".to_owned(), Why::Failed(Failure::RobotsForbidden))]
-    );
+    assert_eq!(world.refused, [("http://a.example/private/3".to_owned(), Why::Failed(Failure::RobotsForbidden))]);
     assert_eq!(world.discovered, ["http://a.example/map.xml"]);
 }
 
