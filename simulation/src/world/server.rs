@@ -10,7 +10,7 @@
 //! ```
 //!
 //! hyper serves what is proper. What is not (resets, lies about lengths, endless bodies) makes the service return an
-//! error, whereupon hyper hands back the untouched socket and [`wire`] writes to it by hand.
+//! error, whereupon hyper hands back the untouched socket and `wire.rs` writes to it by hand.
 
 mod log;
 mod wire;
@@ -158,6 +158,12 @@ impl Server {
     /// How many requests all hosts have had.
     pub fn requests_total(&self) -> u64 {
         self.shared.log.count() as u64
+    }
+
+    /// The URL that was requested, as [`Expected::judge`](super::web::Expected::judge) takes it.
+    pub fn url(&self, access: &Access) -> String {
+        let host = self.shared.web.host_number(&access.host).expect("the log names hosts of this web");
+        self.shared.web.url(host, &access.path)
     }
 
     /// Begins epoch `epoch`: changing pages have other content from now on.

@@ -82,6 +82,7 @@ async fn log_is_in_order_of_arrival_and_its_times_never_run_backwards() {
     for (page, access) in (0u32..).zip(&log) {
         assert_eq!(*access.host, *server.web().host_name(page % 8));
         assert_eq!(access.path, server.web().page_path(page % 8, page));
+        assert_eq!(server.url(access), server.web().url(page % 8, &access.path));
         assert_eq!((&*access.user_agent, access.status, access.aborted), ("test/1", 200, false));
         assert!(access.finished_us.unwrap() >= access.at_us);
     }

@@ -96,7 +96,8 @@ pub enum Verdict {
 /// What a polite crawler does. URLs are canonical: no fragment, no tracking parameters, no default port.
 #[derive(Clone, Debug, Serialize)]
 pub struct Expected {
-    /// What has to be requested, and what comes of it.
+    /// What has to be requested, and what comes of it. A crawler that leaves hosts on which too much fails need not come
+    /// to the end of those where [`Oddity::tries_patience`].
     pub must: BTreeMap<String, Outcome>,
     /// What may be requested.
     pub may: BTreeMap<String, Outcome>,
@@ -214,6 +215,9 @@ impl Web {
         let HostKind::Odd(oddity, _) = self.host_kind(*host) else { return page };
         if oddity == Oddity::Down {
             return Outcome { status: 0, kind: Kind::Refused, ..page };
+        }
+        if oddity == Oddity::Unavailable {
+            return Outcome { status: 503, kind: Kind::Error, ..page };
         }
         let Some(exhibit) = odd::exhibit(oddity, path) else {
             let redirected = self.settled_status(*host, path, epoch) == 302; // a later hop of the long chain

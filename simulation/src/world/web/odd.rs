@@ -97,7 +97,7 @@ pub(super) fn exhibits(oddity: Oddity) -> &'static [Exhibit] {
         Oddity::Charsets => charsets::EXHIBITS,
         Oddity::Statuses => statuses::EXHIBITS,
         Oddity::Flapping => flapping::EXHIBITS,
-        Oddity::Down => &[],
+        Oddity::Unavailable | Oddity::Down => &[],
         Oddity::CalendarTrap => traps::CALENDAR,
         Oddity::PathTrap => traps::PATH,
         Oddity::QueryTrap => traps::QUERY,
@@ -144,6 +144,9 @@ pub(super) fn leads_to(oddity: Oddity, path: &str, epoch: u32) -> Vec<(String, D
 impl Web {
     pub(super) fn odd_answer(&self, host: u32, oddity: Oddity, path: &str, visit: Visit) -> Answer {
         let here = Here { web: self, host, path, visit };
+        if oddity == Oddity::Unavailable {
+            return flapping::a_week();
+        }
         if path == "/" {
             return here.page("", &root_links(oddity));
         }

@@ -1,7 +1,7 @@
 //! Errors that pass: the first requests for a page are refused, later ones are not.
 
 use super::super::expected::Duty::Must;
-use super::super::expected::Kind::{Error, Temporary};
+use super::super::expected::Kind::Temporary;
 use super::super::{Answer, http_date};
 use super::{Exhibit, Here, Serve};
 
@@ -19,8 +19,6 @@ pub(super) const EXHIBITS: &[Exhibit] = &[
         .leading_to(&[("/leaf/flapping", Must)]),
     Exhibit::new("/flapping/503-nonsense", Temporary, Serve::With(|here| refused(here, 503, Some("soon".into()))))
         .leading_to(&[("/leaf/flapping", Must)]),
-    // A week: nobody waits, and nobody may come back earlier.
-    Exhibit::new("/flapping/503-week", Error, Serve::With(a_week)),
 ];
 
 fn refused(here: &Here<'_>, status: u16, retry_after: Option<String>) -> Answer {
@@ -43,7 +41,8 @@ fn date(here: &Here<'_>) -> String {
     http_date(here.visit.now_unix_s + u64::from(here.web.plan.retry_after_s) + 1)
 }
 
-fn a_week(_: &Here<'_>) -> Answer {
+/// What an unavailable host says to everything. Nobody waits a week, and nobody may come back earlier.
+pub(super) fn a_week() -> Answer {
     let mut answer = Answer::error(503);
     answer.header("retry-after", "604800");
     answer
