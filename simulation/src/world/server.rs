@@ -10,7 +10,7 @@
 //! ```
 //!
 //! hyper serves what is proper. What is not (resets, lies about lengths, endless bodies) makes the service return an
-//! error, whereupon hyper hands back the untouched socket and [`wire`] writes to it by hand.
+//! error, whereupon hyper hands back the untouched socket and `wire.rs` writes to it by hand.
 
 mod log;
 mod wire;
@@ -28,6 +28,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use hyper::Method;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
@@ -159,6 +160,12 @@ impl Server {
         self.shared.log.count() as u64
     }
 
+    /// The URL that was requested, as [`Expected::judge`](super::web::Expected::judge) takes it.
+    pub fn url(&self, access: &Access) -> String {
+        let host = self.shared.web.host_number(&access.host).expect("the log names hosts of this web");
+        self.shared.web.url(host, &access.path)
+    }
+
     /// Begins epoch `epoch`: changing pages have other content from now on.
     pub fn set_epoch(&self, epoch: u32) {
         self.shared.epoch.store(epoch, Relaxed);
@@ -277,24 +284,24 @@ impl std::error::Error for LetGo {}
 async fn serve(stream: TcpStream, host: u32, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true); // a failure costs time only
     let scripted: Mutex<Option<Scripted>> = Mutex::new(None);
-    let service = service_fn(|request| Box::pin(respond(&shared, host, request, &scripted)));
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        let (answer, under_way) = decide(&shared, host, &request);
+        Box::pin(deliver(answer, request.method() == Method::HEAD, under_way, &scripted))
+    });
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     // Clients that leave in the middle are their own business: the log has it.
     let _ = poll_fn(|context| connection.poll_without_shutdown(context)).await;
     let mut stream = connection.into_parts().io.into_inner();
     let script = scripted.lock().expect("no panic while locked").take();
     if let Some(mut script) = script {
-        let sent = wire::play(&mut stream, &script.answer, script.head_only).await;
-        script.under_way.complete = matches!(sent, Ok(true));
+        let last = || script.under_way.finish();
+        let _ = wire::play(&mut stream, &script.answer, script.head_only, last).await; // as above
     }
 }
 
-async fn respond(
-    shared: &Arc<Shared>,
-    host: u32,
-    request: hyper::Request<Incoming>,
-    scripted: &Mutex<Option<Scripted>>,
-) -> Result<hyper::Response<PageBody>, LetGo> {
+/// Logs a request and makes its answer. Not async: hyper drops a future unpolled when the client has already left, and
+/// then a request that did arrive would be missing from the log.
+fn decide(shared: &Arc<Shared>, host: u32, request: &hyper::Request<Incoming>) -> (Answer, UnderWay) {
     let text = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let (if_none_match, if_modified_since) = (text(header::IF_NONE_MATCH), text(header::IF_MODIFIED_SINCE));
@@ -306,7 +313,7 @@ async fn respond(
         conditional,
     );
     shared.counts[host as usize].fetch_add(1, Relaxed);
-    let mut under_way = UnderWay { shared: shared.clone(), n, status: 0, complete: false };
+    let mut under_way = UnderWay { shared: shared.clone(), n, status: 0, finished: false };
 
     let asked = text(header::HOST).map(|host| host.rsplit_once(':').map_or(host, |(host, _)| host));
     let conditions = [("if-none-match", if_none_match), ("if-modified-since", if_modified_since)];
@@ -331,11 +338,19 @@ async fn respond(
         // A client that connected to the wrong address, or forgot the Host header.
         _ => shared.web.respond(&Request { host: "", ..question }, Visit::default()),
     };
+    under_way.status = if answer.delivery.sends_status() { answer.status } else { 0 };
+    (answer, under_way)
+}
+
+async fn deliver(
+    answer: Answer,
+    head_only: bool,
+    under_way: UnderWay,
+    scripted: &Mutex<Option<Scripted>>,
+) -> Result<hyper::Response<PageBody>, LetGo> {
     if answer.delay_ms > 0 {
         tokio::time::sleep(Duration::from_millis(answer.delay_ms.into())).await;
     }
-    under_way.status = if matches!(answer.delivery, Delivery::Reset | Delivery::Hang) { 0 } else { answer.status };
-    let head_only = request.method() == hyper::Method::HEAD;
     if answer.delivery != Delivery::Whole {
         *scripted.lock().expect("no panic while locked") = Some(Scripted { answer, head_only, under_way });
         return Err(LetGo);
@@ -351,7 +366,9 @@ fn proper(answer: Answer, head_only: bool, mut under_way: UnderWay) -> hyper::Re
         response = response.header(name, HeaderValue::from_str(value).expect("the web makes valid header values"));
     }
     // hyper drops these without asking for their body.
-    under_way.complete = head_only || answer.body.is_empty();
+    if head_only || answer.body.is_empty() {
+        under_way.finish();
+    }
     let body = PageBody { bytes: Some(answer.body).filter(|body| !body.is_empty()), under_way };
     response.body(body).expect("status and headers are valid")
 }
@@ -369,22 +386,32 @@ impl Shared {
     }
 }
 
-/// A request that is being answered. Its end is logged when this is dropped, however that comes.
+/// A request that is being answered. If it is dropped unfinished, it was aborted.
 struct UnderWay {
     shared: Arc<Shared>,
     n: usize,
     status: u16,
-    complete: bool,
+    finished: bool,
+}
+
+impl UnderWay {
+    /// Logs the end of the answer. Called before the last byte is sent, so that the client's next request, which may
+    /// follow at once, never appears to overlap with this one.
+    fn finish(&mut self) {
+        self.finished = true;
+        self.shared.log.finished(self.n, self.status, false);
+    }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.shared.log.finished(self.n, self.status, !self.complete);
+        if !self.finished {
+            self.shared.log.finished(self.n, self.status, true);
+        }
     }
 }
 
-/// A whole page. hyper drops it after taking the bytes and before it writes the last of them, so the logged end is
-/// never later than the moment at which the client has everything.
+/// A whole page, handed to hyper in one piece.
 struct PageBody {
     bytes: Option<Bytes>,
     under_way: UnderWay,
@@ -398,8 +425,11 @@ impl Body for PageBody {
         mut self: Pin<&mut Self>,
         _context: &mut TaskContext<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.under_way.complete = true;
-        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+        let bytes = self.bytes.take();
+        if bytes.is_some() {
+            self.under_way.finish();
+        }
+        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {

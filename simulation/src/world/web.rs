@@ -6,6 +6,7 @@
 mod draw;
 pub mod expected;
 mod hosts;
+mod odd;
 mod plain;
 pub mod plan;
 mod robots;
@@ -18,6 +19,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use draw::{Draw, For};
+pub use expected::{Duty, Expected, Kind, Outcome, Verdict};
 pub use hosts::HostKind;
 pub use plan::{Addressing, Oddity, WebPlan};
 pub use robots::Robots;
@@ -112,6 +114,13 @@ pub enum Delivery {
     Verbatim,
 }
 
+impl Delivery {
+    /// Whether the client gets to see the status that the answer has.
+    pub fn sends_status(self) -> bool {
+        !matches!(self, Delivery::Reset | Delivery::Hang)
+    }
+}
+
 impl Web {
     /// Builds the web that `plan` describes.
     pub fn new(plan: WebPlan) -> Web {
@@ -140,7 +149,10 @@ impl Web {
 
     /// Whether the answer to `path` depends on how often it was asked for, so that a server has to count.
     pub fn counts_visits(&self, host: u32, path: &str) -> bool {
-        path == "/robots.txt" && self.robots(host) == Robots::ErrorForAWhile
+        match self.host_kind(host) {
+            HostKind::Plain => path == "/robots.txt" && self.robots(host) == Robots::ErrorForAWhile,
+            HostKind::Odd(oddity, _) => odd::counts_visits(oddity, path),
+        }
     }
 
     /// Answers a request.
@@ -164,14 +176,18 @@ impl Web {
         } else if path == SHARED_ROBOTS_PATH && host == 0 {
             robots::shared_robots()
         } else {
-            match self.page_at(host, path) {
-                Some(page) if self.host_kind(host) == HostKind::Plain || page == 0 => {
-                    self.page_answer(host, page, &visit)
+            match self.host_kind(host) {
+                HostKind::Odd(oddity, _) => self.odd_answer(host, oddity, path, visit),
+                HostKind::Plain if path == "/sitemap.xml" && self.robots(host) == Robots::Sitemaps => {
+                    odd::syndication::of_plain_host(self, host)
                 }
-                _ => Answer::error(404),
+                HostKind::Plain => match self.page_at(host, path) {
+                    Some(page) => self.page_answer(host, page, &visit),
+                    None => Answer::error(404),
+                },
             }
         };
-        if answer.status == 200 && answer.is_unchanged_for(request.headers) {
+        if answer.status == 200 && answer.delivery == Delivery::Whole && answer.is_unchanged_for(request.headers) {
             answer.status = 304;
             answer.body = Bytes::new();
         }

@@ -22,8 +22,9 @@ pub struct Access {
     pub path: String,
     /// When the request had arrived.
     pub at_us: u64,
-    /// When the last byte of the answer was handed to the kernel, or the client was seen to be gone; `None` while
-    /// under way. The client cannot have the whole answer earlier. If it left early, it may have left a little earlier.
+    /// When the last piece of the answer was about to be sent, or the client was seen to be gone; `None` while under
+    /// way. A client that takes the whole answer has it later than this. One that leaves early (see `aborted`) may have
+    /// left a little before the server saw it.
     pub finished_us: Option<u64>,
     /// The client's User-Agent; empty if it sent none.
     pub user_agent: String,

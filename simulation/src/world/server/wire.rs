@@ -8,8 +8,14 @@ use tokio::net::TcpStream;
 
 use crate::world::web::{Answer, Delivery};
 
-/// Plays `answer` on a connection that is closed afterwards. `Ok(true)` means it was sent to its intended end.
-pub(super) async fn play(stream: &mut TcpStream, answer: &Answer, head_only: bool) -> io::Result<bool> {
+/// Plays `answer` on a connection that is closed afterwards. Calls `last` just before the last piece is sent: the client
+/// cannot have everything, and ask for something else, before that.
+pub(super) async fn play(
+    stream: &mut TcpStream,
+    answer: &Answer,
+    head_only: bool,
+    last: impl FnOnce(),
+) -> io::Result<()> {
     let (mut reader, mut writer) = stream.split();
     let mut sink = [0u8; 1024];
     let gone = async {
@@ -20,26 +26,39 @@ pub(super) async fn play(stream: &mut TcpStream, answer: &Answer, head_only: boo
         let head = |length: Option<u64>| head(answer, length);
         let (body, length) = (&answer.body, answer.body.len() as u64);
         match answer.delivery {
-            Delivery::Reset => {}
+            Delivery::Reset => last(),
             Delivery::Hang => std::future::pending().await,
-            Delivery::Verbatim => writer.write_all(body).await?,
-            _ if head_only => writer.write_all(&head(Some(length))).await?,
+            Delivery::Verbatim => {
+                last();
+                writer.write_all(body).await?;
+            }
+            _ if head_only => {
+                last();
+                writer.write_all(&head(Some(length))).await?;
+            }
             Delivery::Whole => {
+                last();
                 writer.write_all(&head(Some(length))).await?;
                 writer.write_all(body).await?;
             }
             Delivery::Drip { piece_bytes, pause_ms } => {
                 writer.write_all(&head(Some(length))).await?;
-                for piece in body.chunks(piece_bytes.max(1) as usize) {
-                    tokio::time::sleep(Duration::from_millis(pause_ms.into())).await;
+                let piece_bytes = piece_bytes.max(1) as usize;
+                let (start, end) = body.split_at(body.len().saturating_sub(1) / piece_bytes * piece_bytes);
+                for piece in start.chunks(piece_bytes) {
                     writer.write_all(piece).await?;
+                    tokio::time::sleep(Duration::from_millis(pause_ms.into())).await;
                 }
+                last();
+                writer.write_all(end).await?;
             }
             Delivery::Repeated { times } => {
                 writer.write_all(&head(Some(length * u64::from(times)))).await?;
-                for _ in 0..times {
+                for _ in 1..times {
                     writer.write_all(body).await?;
                 }
+                last();
+                writer.write_all(body).await?;
             }
             Delivery::Endless => {
                 writer.write_all(&head(None)).await?;
@@ -51,6 +70,7 @@ pub(super) async fn play(stream: &mut TcpStream, answer: &Answer, head_only: boo
                 }
             }
             Delivery::Declared { bytes } => {
+                last();
                 writer.write_all(&head(Some(bytes))).await?;
                 writer.write_all(body).await?;
             }
@@ -59,6 +79,7 @@ pub(super) async fn play(stream: &mut TcpStream, answer: &Answer, head_only: boo
                 writer.write_all(body).await?;
                 // Long enough for the client to have read the half; a reset throws away what is under way.
                 tokio::time::sleep(Duration::from_millis(20)).await;
+                last();
             }
             Delivery::HangAfterHeaders => {
                 writer.write_all(&head(Some(length.max(1)))).await?;
@@ -67,17 +88,18 @@ pub(super) async fn play(stream: &mut TcpStream, answer: &Answer, head_only: boo
         }
         writer.flush().await
     };
-    let complete = tokio::select! {
+    tokio::select! {
         biased;
-        sent = send => sent.map(|()| true),
-        () = gone => Ok(false),
-    };
+        sent = send => sent?,
+        () = gone => {}
+    }
     match answer.delivery {
+        // Takes effect when the stream is dropped.
         Delivery::Reset | Delivery::ResetAfterBody => stream.set_zero_linger()?,
         // An orderly end: the client gets all bytes even if it is still sending.
         _ => stream.shutdown().await?,
     }
-    complete
+    Ok(())
 }
 
 /// Status line and headers; without a length the body is chunked.

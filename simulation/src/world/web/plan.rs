@@ -80,6 +80,8 @@ pub enum Oddity {
     Statuses,
     /// Answers that are errors for a while: 503 and 429 with Retry-After.
     Flapping,
+    /// 503 to everything but robots.txt, with a Retry-After of a week.
+    Unavailable,
     /// A host that refuses connections.
     Down,
     /// Endless "next month" links.
@@ -104,7 +106,7 @@ pub enum Oddity {
 
 impl Oddity {
     /// Every oddity, in the order in which their hosts are numbered.
-    pub const ALL: [Oddity; 18] = [
+    pub const ALL: [Oddity; 19] = [
         Oddity::LinkForms,
         Oddity::Markup,
         Oddity::Redirects,
@@ -113,6 +115,7 @@ impl Oddity {
         Oddity::Charsets,
         Oddity::Statuses,
         Oddity::Flapping,
+        Oddity::Unavailable,
         Oddity::Down,
         Oddity::CalendarTrap,
         Oddity::PathTrap,
@@ -136,6 +139,7 @@ impl Oddity {
             Oddity::Charsets => "charsets",
             Oddity::Statuses => "statuses",
             Oddity::Flapping => "flapping",
+            Oddity::Unavailable => "unavailable",
             Oddity::Down => "down",
             Oddity::CalendarTrap => "calendar-trap",
             Oddity::PathTrap => "path-trap",
@@ -147,6 +151,13 @@ impl Oddity {
             Oddity::Freshness => "freshness",
             Oddity::Syndication => "syndication",
         }
+    }
+
+    /// Whether many requests to the host fail, so that a crawler with patience for only so many failures leaves it before
+    /// it has seen everything. Tests of completeness leave these hosts out, or the crawler without such a limit.
+    pub fn tries_patience(self) -> bool {
+        use Oddity::{Bodies, Down, Flapping, Headers, Slow, Statuses, Unavailable};
+        matches!(self, Slow | Bodies | Statuses | Flapping | Headers | Unavailable | Down)
     }
 
     /// Whether the host has no end of URLs, so that a crawler needs a bound to leave it.
