@@ -57,8 +57,8 @@ pub(super) fn read_links(text: &str, base: &Url, rules: &ExtractRules, links: &m
         match token {
             Token::Open(start) => {
                 let here = bases.last().map_or(base, |(_, base)| base);
-                if let Some(inner) = attribute(&start, "xml:base").and_then(|inner| here.join(trim(&inner)).ok())
-                    && bases.len() < BASES_MAX
+                if bases.len() < BASES_MAX
+                    && let Some(inner) = attribute(&start, "xml:base").and_then(|inner| here.join(trim(&inner)).ok())
                 {
                     bases.push((depth, inner));
                 }
@@ -178,7 +178,7 @@ mod tests {
         feed
     }
 
-    use LinkKind::*;
+    use LinkKind::{Entry, Image, Media, Related};
 
     #[test]
     fn rss_2_lists_entries_enclosures_and_permanent_links() {
@@ -193,7 +193,7 @@ mod tests {
                </channel></rss>"#,
             &[
                 ("https://example.com/", Related),
-                ("https://example.com/feed", Feed),
+                ("https://example.com/feed", LinkKind::Feed),
                 ("https://example.com/logo.png", Image),
                 ("https://example.com/1?a=1&b=2", Entry),
                 ("https://example.com/1.mp3", Media),
@@ -226,7 +226,7 @@ mod tests {
                <entry><title>Two</title><link rel="alternate" href="two"/></entry></feed>"#,
             &[
                 ("https://example.org/blog/", Related),
-                ("https://example.org/blog/atom.xml", Feed),
+                ("https://example.org/blog/atom.xml", LinkKind::Feed),
                 ("https://example.org/blog/2026/one", Entry),
                 ("https://example.org/blog/2026/one.mp3", Media),
                 ("https://example.org/blog/two", Entry),

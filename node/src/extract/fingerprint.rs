@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(simhash(" .,;\n"), None);
     }
 
-    const FOX: u64 = 0;
+    const FOX: u64 = 6_766_013_096_929_158_514;
 
     #[test]
     fn votes_count_like_the_textbook() {

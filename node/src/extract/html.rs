@@ -146,6 +146,10 @@ struct Collector<'a> {
     quiet: bool,
     template_depth: u32,
     raw_text: RawText,
+    /// Inside `<svg>`.
+    in_drawing: bool,
+    /// Inside `<style>`, `<script>` or `<title>` of a drawing, which HTML reads as ordinary text.
+    in_drawing_note: bool,
     in_title: bool,
     title_seen: bool,
     body_seen: bool,
@@ -171,6 +175,8 @@ impl<'a> Collector<'a> {
             quiet: false,
             template_depth: 0,
             raw_text: RawText::Hidden,
+            in_drawing: false,
+            in_drawing_note: false,
             in_title: false,
             title_seen: false,
             body_seen: false,
@@ -190,6 +196,8 @@ impl<'a> Collector<'a> {
         self.seen_to = position;
         self.resume_at = position;
         self.template_depth = 0;
+        self.in_drawing = false;
+        self.in_drawing_note = false;
     }
 
     /// Whether reading on would find nothing that is kept.
@@ -208,10 +216,16 @@ impl<'a> Collector<'a> {
             return;
         }
         tags::closing_tags(markup, |name| {
-            self.text.separate(tags::separation(name));
+            if self.template_depth == 0 {
+                self.text.separate(tags::separation(name));
+            }
             match name {
                 b"template" => self.template_depth = self.template_depth.saturating_sub(1),
-                b"title" => self.in_title = false,
+                b"title" | b"style" | b"script" | b"metadata" | b"svg" => {
+                    self.in_title = false;
+                    self.in_drawing_note = false;
+                    self.in_drawing &= name != b"svg";
+                }
                 _ => {}
             }
         });
@@ -225,17 +239,23 @@ impl<'a> Collector<'a> {
         self.in_title = false;
         let name = TagName::read(self.slice(range.start + 1..range.end));
         let name = name.as_bytes();
-        self.text.separate(tags::separation(name));
+        if self.template_depth == 0 {
+            self.text.separate(tags::separation(name));
+        }
+        if self.in_drawing && matches!(name, b"title" | b"style" | b"script" | b"metadata") {
+            self.in_drawing_note = !element.is_self_closing();
+        }
         match name {
             b"template" => {
                 let shown = self.template_depth == 0 && element.has_attribute("shadowrootmode");
                 self.template_depth += u32::from(!shown);
             }
             b"title" => {
-                self.in_title = !self.title_seen && !self.quiet && self.template_depth == 0;
+                self.in_title = !self.title_seen && !self.quiet && !self.in_drawing && self.template_depth == 0;
                 self.title_seen |= self.in_title;
             }
             b"body" => self.body_seen = true,
+            b"svg" => self.in_drawing = !element.is_self_closing(),
             b"script" | b"style" | b"iframe" | b"noembed" => self.expect_raw_text(RawText::Hidden, range.start),
             b"xmp" => self.expect_raw_text(RawText::Shown, range.start),
             b"noscript" | b"noframes" => self.expect_raw_text(RawText::Nested, range.start),
@@ -301,6 +321,15 @@ impl<'a> Collector<'a> {
         self.references.push(Reference { raw, at: self.seen_to, kind, holds, nofollow });
     }
 
+    /// The parser splits raw text at every `<`; the pieces belong together.
+    fn push_nested(&mut self, piece: Range<usize>) {
+        if let Some(last) = self.nested.last_mut().filter(|last| last.end == piece.start) {
+            last.end = piece.end;
+        } else if self.nested.len() < NESTED_MAX {
+            self.nested.push(piece);
+        }
+    }
+
     fn text(&mut self, chunk: &TextChunk<'_>) {
         let range = shifted(chunk.source_location().bytes(), self.shift);
         if chunk.as_str().is_empty() {
@@ -312,8 +341,8 @@ impl<'a> Collector<'a> {
         match chunk.text_type() {
             TextType::ScriptData => return,
             TextType::RawText if self.raw_text == RawText::Nested => {
-                if self.template_depth == 0 && !self.quiet && self.nested.len() < NESTED_MAX {
-                    self.nested.push(range);
+                if self.template_depth == 0 && !self.quiet {
+                    self.push_nested(range);
                 }
                 return;
             }
@@ -323,7 +352,7 @@ impl<'a> Collector<'a> {
                     self.title.push_str(&htmlize::unescape(raw));
                 }
             }
-            _ if self.quiet || self.template_depth > 0 => {}
+            _ if self.quiet || self.template_depth > 0 || self.in_drawing_note => {}
             kind if kind.allows_html_entities() => self.text.push(&htmlize::unescape(raw)),
             _ => self.text.push(raw),
         }

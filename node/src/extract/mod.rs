@@ -81,7 +81,7 @@ fn read_text(page: &PageInput<'_>, text: &str, claimed: kind::Claimed, rules: &E
     let mut links = LinkSet::new(rules, rules.limits.links_max);
     rel::from_headers(page, &mut links, out);
     let mut builder = text::TextBuilder::new(rules.limits.text_bytes_max);
-    if claimed == kind::Claimed::Xml {
+    if claimed == kind::Claimed::Xml || (claimed == kind::Claimed::Unknown && text.trim_start().starts_with("<?xml")) {
         xml::character_data(text, &mut builder);
     } else {
         for line in text.lines() {

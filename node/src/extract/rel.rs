@@ -8,6 +8,41 @@ use super::page::{Extracted, LinkKind, PageInput};
 /// A header holds at most this many links that we read; servers send a handful, 8 KiB of header holds about 100.
 const HEADER_LINKS_MAX: usize = 200;
 
+/// Relations whose target is a page to read, by the registry of link relations and by habit.
+const PAGES: [&str; 31] = [
+    "next",
+    "prev",
+    "previous",
+    "first",
+    "last",
+    "start",
+    "up",
+    "top",
+    "home",
+    "index",
+    "contents",
+    "toc",
+    "chapter",
+    "section",
+    "subsection",
+    "appendix",
+    "glossary",
+    "help",
+    "about",
+    "author",
+    "me",
+    "bookmark",
+    "copyright",
+    "license",
+    "privacy-policy",
+    "terms-of-service",
+    "tag",
+    "archives",
+    "amphtml",
+    "shortlink",
+    "related",
+];
+
 /// Whether `rel` has the token `name`, in any case.
 pub(super) fn has(rel: &str, name: &str) -> bool {
     rel.split_ascii_whitespace().any(|token| token.eq_ignore_ascii_case(name))
@@ -23,7 +58,11 @@ pub(super) fn classify(rel: &str, media_type: &str, destination: &str) -> Option
         } else if is("stylesheet") {
             return Some(LinkKind::Style); // also `alternate stylesheet`
         } else if is("alternate") {
-            if is_feed(media_type) { LinkKind::Feed } else { LinkKind::Alternate }
+            match media_type {
+                feed if is_feed(feed) => LinkKind::Feed,
+                data if data.contains("json") || data.contains("oembed") => LinkKind::Other,
+                _ => LinkKind::Alternate,
+            }
         } else if is("icon") || is("apple-touch-icon") || is("apple-touch-icon-precomposed") || is("mask-icon") {
             LinkKind::Image
         } else if is("sitemap") {
@@ -34,12 +73,12 @@ pub(super) fn classify(rel: &str, media_type: &str, destination: &str) -> Option
             preloaded(destination, is("modulepreload"))
         } else if is("preconnect") || is("dns-prefetch") {
             continue; // names a host, not a resource
-        } else if is("manifest") || is("pingback") || is("edituri") || is("wlwmanifest") || is("search") {
-            LinkKind::Other
+        } else if PAGES.iter().any(|name| is(name)) {
+            LinkKind::Related
         } else if is("nofollow") || is("noopener") || is("noreferrer") || is("shortcut") || is("external") {
             continue; // says how, not what
         } else {
-            LinkKind::Related
+            LinkKind::Other // manifests, `pingback`, addresses of programs
         };
         found = found.or(Some(kind));
     }
@@ -153,7 +192,9 @@ mod tests {
             ("alternate", "application/rss+xml; charset=utf-8", "", Some(Feed)),
             ("alternate", "text/html", "", Some(Alternate)),
             ("Canonical", "", "", Some(Canonical)),
+            ("alternate", "application/json+oembed", "", Some(Other)),
             ("next", "", "", Some(Related)),
+            ("https://api.w.org/", "", "", Some(Other)),
             ("preload", "", "script", Some(Script)),
             ("modulepreload", "", "", Some(Script)),
             ("preload", "", "font", Some(Other)),

@@ -39,14 +39,14 @@ pub(super) fn separation(name: &[u8]) -> Break {
         b"a" | b"abbr" | b"acronym" | b"b" | b"base" | b"bdi" | b"bdo" | b"big" | b"cite" | b"code" | b"data"
         | b"del" | b"dfn" | b"em" | b"font" | b"i" | b"ins" | b"kbd" | b"label" | b"link" | b"mark" | b"meta"
         | b"nobr" | b"noscript" | b"q" | b"rb" | b"rp" | b"rt" | b"rtc" | b"ruby" | b"s" | b"samp" | b"script"
-        | b"small" | b"span" | b"strike" | b"strong" | b"style" | b"sub" | b"sup" | b"template" | b"time" | b"tt"
-        | b"u" | b"var" | b"wbr" => Break::None,
+        | b"small" | b"span" | b"strike" | b"strong" | b"style" | b"sub" | b"sup" | b"template" | b"time"
+        | b"title" | b"tt" | b"u" | b"var" | b"wbr" => Break::None,
         b"address" | b"article" | b"aside" | b"blockquote" | b"body" | b"br" | b"caption" | b"center" | b"dd"
         | b"details" | b"dialog" | b"dir" | b"div" | b"dl" | b"dt" | b"fieldset" | b"figcaption" | b"figure"
         | b"footer" | b"form" | b"frameset" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"head" | b"header"
         | b"hgroup" | b"hr" | b"html" | b"legend" | b"li" | b"main" | b"menu" | b"nav" | b"ol" | b"optgroup" | b"p"
         | b"pre" | b"search" | b"section" | b"summary" | b"table" | b"tbody" | b"textarea" | b"tfoot" | b"thead"
-        | b"title" | b"tr" | b"ul" | b"xmp" => Break::Line,
+        | b"tr" | b"ul" | b"xmp" => Break::Line,
         _ => Break::Space,
     }
 }
