@@ -24,7 +24,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -53,6 +55,12 @@ const HTTP2_STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 /// What is reserved for a body on the word of its Content-Length alone.
 const BODY_RESERVE_BYTES_MAX: usize = 256 * 1024;
+
+/// What limits may be set to. The hour and the gibibyte catch mistaken units; the header lines are set aside for every
+/// answer before it comes.
+const TIMEOUT_MS_MAX: u64 = 3_600_000;
+const BYTES_MAX: u64 = 1 << 30;
+const HEADER_COUNT_MAX: u64 = 4_096;
 
 /// Headers that follow from the request itself or from other settings.
 const RESERVED_HEADERS: [HeaderName; 11] = [
@@ -288,11 +296,13 @@ pub enum ClientError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A limit of zero, which nothing could meet.
-    #[error("{name} must not be zero")]
-    ZeroLimit {
+    /// A limit nothing could meet, or one so large that its unit must have been mistaken.
+    #[error("{name} must be from 1 to {max}")]
+    LimitOutOfRange {
         /// The setting.
         name: &'static str,
+        /// Its largest value.
+        max: u64,
     },
     /// The HTTP or TLS library refused its settings, certificate authorities among them.
     #[error("HTTP client: {reason}")]
@@ -332,15 +342,27 @@ impl HttpClient {
 
     /// Fetches one URL. An answer of any status is `Ok`; it is on the caller to decide what 404 or 301 means.
     pub async fn fetch(&self, order: &FetchOrder) -> Result<Fetched, FetchError> {
-        let timeout = Duration::from_millis(self.limits.fetch_timeout_ms);
-        tokio::time::timeout(timeout, self.exchange(order)).await.unwrap_or(Err(FetchError::Timeout))
+        let patience = Patience::new(&self.limits);
+        let mut exchange = pin!(self.exchange(order, &patience));
+        let mut timer = pin!(tokio::time::sleep_until(patience.ends()));
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut exchange => return result,
+                () = &mut timer => {}
+            }
+            if patience.ends() <= Instant::now() {
+                return Err(FetchError::Timeout);
+            }
+            timer.as_mut().reset(patience.ends());
+        }
     }
 
-    async fn exchange(&self, order: &FetchOrder) -> Result<Fetched, FetchError> {
+    async fn exchange(&self, order: &FetchOrder, patience: &Patience) -> Result<Fetched, FetchError> {
         let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        let started = Instant::now();
         let (request, request_head) = self.request(order)?;
         let mut response = self.client.execute(request).await.map_err(|error| FetchError::from_client(&error))?;
+        patience.renew();
         let remote = response.remote_addr();
         if let Some(peer) = remote.filter(|peer| !self.guard.permits(peer.ip())) {
             return Err(FetchError::AddressRefused { address: peer.ip() });
@@ -352,7 +374,7 @@ impl HttpClient {
         let response_head = self.response_head(status, response.headers())?;
         let headers = std::mem::take(response.headers_mut());
         let version = response.version();
-        let ReceivedBody { wire, body, form, truncated } = self.receive(order, status, &headers, response).await?;
+        let ReceivedBody { wire, body, form, truncated } = self.receive(order, &headers, response, patience).await?;
         Ok(Fetched {
             status: status.as_u16(),
             version,
@@ -364,7 +386,7 @@ impl HttpClient {
             truncated,
             remote,
             started_unix_ms,
-            elapsed_ms: u32::try_from(started.elapsed().as_millis()).unwrap_or(u32::MAX),
+            elapsed_ms: u32::try_from(patience.started.elapsed().as_millis()).unwrap_or(u32::MAX),
             headers,
         })
     }
@@ -437,10 +459,11 @@ impl HttpClient {
     async fn receive(
         &self,
         order: &FetchOrder,
-        status: StatusCode,
         headers: &HeaderMap,
         mut response: reqwest::Response,
+        patience: &Patience,
     ) -> Result<ReceivedBody, FetchError> {
+        let status = response.status();
         let page_limit = order.cut_at_bytes.unwrap_or(self.limits.page_bytes_max).min(self.limits.page_bytes_max);
         let wire_limit = page_limit.min(self.limits.wire_bytes_max);
         let may_cut = order.cut_at_bytes.is_some() || !status.is_success();
@@ -465,6 +488,7 @@ impl HttpClient {
                 Err(error) if ends_with_connection && is_unannounced_close(&error) => break,
                 Err(error) => return Err(FetchError::from_client(&error)),
             };
+            patience.renew();
             let room = wire_limit - wire.len();
             if chunk.len() > room {
                 if !may_cut {
@@ -494,6 +518,35 @@ impl HttpClient {
             truncated = truncated.or(Some(Truncated::Encoding));
         }
         Ok(ReceivedBody { wire, body: decoded.body.into(), form: BodyForm::Decoded, truncated })
+    }
+}
+
+/// How long we wait: for the whole fetch, and for the next sign of life. One timer serves both; a sign of life only
+/// writes down the time, and the timer looks at it when it fires.
+struct Patience {
+    started: Instant,
+    fetch_timeout: Duration,
+    read_timeout: Duration,
+    last_sign_ms: AtomicU64, // since `started`
+}
+
+impl Patience {
+    fn new(limits: &FetchLimits) -> Self {
+        Patience {
+            started: Instant::now(),
+            fetch_timeout: Duration::from_millis(limits.fetch_timeout_ms),
+            read_timeout: Duration::from_millis(limits.read_timeout_ms),
+            last_sign_ms: AtomicU64::new(0),
+        }
+    }
+
+    fn renew(&self) {
+        self.last_sign_ms.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    fn ends(&self) -> Instant {
+        let last_sign = Duration::from_millis(self.last_sign_ms.load(Ordering::Relaxed));
+        self.started + self.fetch_timeout.min(last_sign.saturating_add(self.read_timeout))
     }
 }
 
@@ -544,17 +597,17 @@ fn write_line(head: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 fn check_limits(limits: &FetchLimits) -> Result<(), ClientError> {
-    let limits = [
-        ("fetch_timeout_ms", limits.fetch_timeout_ms),
-        ("connect_timeout_ms", limits.connect_timeout_ms),
-        ("read_timeout_ms", limits.read_timeout_ms),
-        ("head_bytes_max", limits.head_bytes_max as u64),
-        ("header_count_max", limits.header_count_max as u64),
-        ("wire_bytes_max", limits.wire_bytes_max as u64),
-        ("page_bytes_max", limits.page_bytes_max as u64),
+    let settings = [
+        ("fetch_timeout_ms", limits.fetch_timeout_ms, TIMEOUT_MS_MAX),
+        ("connect_timeout_ms", limits.connect_timeout_ms, TIMEOUT_MS_MAX),
+        ("read_timeout_ms", limits.read_timeout_ms, TIMEOUT_MS_MAX),
+        ("head_bytes_max", limits.head_bytes_max as u64, BYTES_MAX),
+        ("header_count_max", limits.header_count_max as u64, HEADER_COUNT_MAX),
+        ("wire_bytes_max", limits.wire_bytes_max as u64, BYTES_MAX),
+        ("page_bytes_max", limits.page_bytes_max as u64, BYTES_MAX),
     ];
-    match limits.iter().find(|(_, value)| *value == 0) {
-        Some(&(name, _)) => Err(ClientError::ZeroLimit { name }),
+    match settings.iter().find(|(_, value, max)| !(1..=*max).contains(value)) {
+        Some(&(name, _, max)) => Err(ClientError::LimitOutOfRange { name, max }),
         None => Ok(()),
     }
 }
@@ -610,7 +663,6 @@ fn client_builder(options: &FetchOptions, resolver: &DnsResolver) -> Result<reqw
         .no_proxy() // a proxy would resolve names behind the guard
         .dns_resolver(resolver.clone())
         .connect_timeout(Duration::from_millis(limits.connect_timeout_ms))
-        .read_timeout(Duration::from_millis(limits.read_timeout_ms))
         .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
         .pool_idle_timeout(IDLE_TIMEOUT)
         .tcp_nodelay(true)

@@ -139,7 +139,10 @@ async fn options_that_cannot_work_are_named_when_the_client_is_made() {
     assert_eq!(error(&|options| options.headers = vec![twice(), twice()]), "header \"x-a\": is given twice");
     assert!(error(&|options| options.user_agent = " ".to_owned()).contains("must not be empty"));
     assert!(error(&|options| options.user_agent = "a\nb".to_owned()).starts_with("header \"user-agent\""));
-    assert_eq!(error(&|options| options.limits.page_bytes_max = 0), "page_bytes_max must not be zero");
+    let zero = error(&|options| options.limits.page_bytes_max = 0);
+    assert_eq!(zero, "page_bytes_max must be from 1 to 1073741824");
+    let endless = error(&|options| options.limits.fetch_timeout_ms = u64::MAX);
+    assert_eq!(endless, "fetch_timeout_ms must be from 1 to 3600000");
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let authority = error(&|options| options.authorities_pem = vec![broken.to_owned()]);
     assert!(authority.starts_with("HTTP client: "), "{authority}");
