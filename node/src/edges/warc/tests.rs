@@ -48,7 +48,7 @@ fn only_segment(dir: &Path) -> PathBuf {
 fn capture_comes_back_as_it_went_in() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = WarcWriter::open(dir.path(), options(), None).unwrap();
-    let body: Vec<u8> = (0..20_000u32).map(|n| (n * n >> 5) as u8).collect();
+    let body: Vec<u8> = (0..20_000u32).map(|n| ((n * n) >> 5) as u8).collect();
     let first = writer.append(&page("http://example.org/page?a=1", T0, &body)).unwrap();
     let second = writer.append(&page("http://example.org/other", T0 + 1, b"")).unwrap();
     assert_eq!(writer.sync().unwrap(), second.end);
