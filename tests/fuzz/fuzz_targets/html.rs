@@ -47,7 +47,11 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(CanonicalUrl::parse(url.as_str(), &RULES.urls).as_ref(), Ok(url));
     }
     for (n, link) in found.links.iter().enumerate() {
-        assert!(found.links[..n].iter().all(|earlier| earlier.url != link.url), "{} is listed twice", link.url.as_str());
+        assert!(
+            found.links[..n].iter().all(|earlier| earlier.url != link.url),
+            "{} is listed twice",
+            link.url.as_str()
+        );
         assert!(link.nofollow || !found.nofollow, "a page that asks for nofollow marks every link");
     }
 });

@@ -15,7 +15,11 @@ fn check(url: &CanonicalUrl, rules: &UrlRules) {
     assert!(url.host().ends_with(url.domain()) && !url.domain().is_empty());
     assert!(url.path().starts_with('/'));
     assert_eq!(format!("{}{}", url.origin(), url.path_and_query()), text);
-    assert_eq!(CanonicalUrl::parse(url.to_url().as_str(), rules).as_ref(), Ok(url), "lost on the way through the url crate");
+    assert_eq!(
+        CanonicalUrl::parse(url.to_url().as_str(), rules).as_ref(),
+        Ok(url),
+        "lost on the way through the url crate"
+    );
 }
 
 fuzz_target!(|text: &str| {

@@ -303,18 +303,22 @@ fn push_http_head(out: &mut Vec<u8>, head: &[u8]) -> Option<Head> {
     Some(Head { code, protocol, packed })
 }
 
+/// Appends `HTTP/2 200` or `GET / HTTP/2.0` as HTTP/1.1. Returns the protocol if it was another.
 fn push_first_line(out: &mut Vec<u8>, line: &[u8]) -> Option<&'static str> {
-    let version = line.windows(6).position(|window| window == b"HTTP/2" || window == b"HTTP/3");
-    let at_border = |at: &usize| *at == 0 || (line[at - 1] == b' ' && !line[*at..].contains(&b' '));
-    let Some(at) = version.filter(at_border) else {
-        push_without_cr(out, line);
-        return None;
+    let (start, end) = if line.starts_with(b"HTTP/") {
+        (0, line.iter().position(|byte| *byte == b' ').unwrap_or(line.len()))
+    } else {
+        (line.iter().rposition(|byte| *byte == b' ').map_or(0, |space| space + 1), line.len())
     };
-    let end = line[at..].iter().position(|byte| *byte == b' ').map_or(line.len(), |length| at + length);
-    push_without_cr(out, &line[..at]);
-    out.extend_from_slice(b"HTTP/1.1");
+    let protocol = match &line[start..end] {
+        b"HTTP/2" | b"HTTP/2.0" => Some("h2"),
+        b"HTTP/3" | b"HTTP/3.0" => Some("h3"),
+        _ => None,
+    };
+    push_without_cr(out, &line[..start]);
+    push_without_cr(out, if protocol.is_some() { b"HTTP/1.1" } else { &line[start..end] });
     push_without_cr(out, &line[end..]);
-    Some(if line[at + 5] == b'2' { "h2" } else { "h3" })
+    protocol
 }
 
 fn starts_with_name(line: &[u8], name: &[u8]) -> bool {

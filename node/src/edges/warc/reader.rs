@@ -192,7 +192,7 @@ impl WarcArchive {
 
     /// Reads the members of a capture as they are on disk.
     fn load(&mut self, position: WarcPosition) -> Result<(PathBuf, Vec<u8>), WarcError> {
-        if !self.segments.contains_key(&position.segment) {
+        if !self.segments.get(&position.segment).is_some_and(|path| path.exists()) {
             self.segments = segments(&self.dir)?;
         }
         let missing = || WarcError::SegmentMissing { dir: self.dir.clone(), segment: position.segment };

@@ -48,7 +48,7 @@ fn only_segment(dir: &Path) -> PathBuf {
 fn capture_comes_back_as_it_went_in() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = WarcWriter::open(dir.path(), options(), None).unwrap();
-    let body: Vec<u8> = (0..20_000u32).map(|n| (n * n >> 5) as u8).collect();
+    let body: Vec<u8> = (0..20_000u32).map(|n| ((n * n) >> 5) as u8).collect();
     let first = writer.append(&page("http://example.org/page?a=1", T0, &body)).unwrap();
     let second = writer.append(&page("http://example.org/other", T0 + 1, b"")).unwrap();
     assert_eq!(writer.sync().unwrap(), second.end);
@@ -276,7 +276,7 @@ fn hostile_values_start_no_line_of_their_own() {
         url: "http://example.org/\r\nWARC-Type: evil\r\n\r\n\u{e9} x",
         response_head:
             b"HTTP/2 200\r\n\r\nX: 1\nY: 2\r\n\r\n\r\nno header\r\n folded\rWARC/1.1\r\nTransfer-Encoding: chunked",
-        request_head: b"GET / HTTP/2.0\nHost: example.org",
+        request_head: b"GET /?HTTP/2 HTTP/2.0\nHost: example.org",
         body: b"\r\n\r\nWARC/1.1\r\nWARC-Type: evil\r\n\r\n",
         payload_type: Some("text/html\r\nX-Evil: 1"),
         metadata: &[("na me:\r\n", "v\r\nevil: 1\u{85}x"), ("via", "http://a/\r\n\r\n")],
@@ -292,7 +292,7 @@ fn hostile_values_start_no_line_of_their_own() {
     assert_eq!(records[0].payload(), hostile.body);
     let head = b"HTTP/1.1 200\r\nX: 1\r\nY: 2 folded WARC/1.1\r\nX-Crawl-Transfer-Encoding: chunked\r\n\r\n";
     assert_eq!(records[0].http_head(), head.as_slice(), "{}", String::from_utf8_lossy(records[0].http_head()));
-    assert_eq!(records[1].block, b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n");
+    assert_eq!(records[1].block, b"GET /?HTTP/2 HTTP/1.1\r\nHost: example.org\r\n\r\n");
     assert_eq!(records[2].block, b"na-me---: v  evil: 1 x\r\nvia: http://a/\r\n");
 }
 
