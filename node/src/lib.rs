@@ -1,4 +1,14 @@
-//! The actors, edges and doors of a node.
+//! The actors, edges and doors of a node. Reading order: [`node`] shows how everything is connected, [`actors`] what each part
+//! does, [`messages`] what they say to each other; [`edges`] are the only code that touches the outside, [`extract`] reads pages,
+//! [`doors`] let people in, [`cli`] is the program.
 
+pub mod actors;
+pub mod cli;
+pub mod config;
+pub mod doors;
 pub mod edges;
 pub mod extract;
+pub mod messages;
+pub mod metrics;
+pub mod node;
+pub mod supervisor;

@@ -6,8 +6,13 @@
 //! Reading order: [`id`] and [`url`] (names of things), [`record`] and [`batch`] (what is stored and handed around),
 //! [`error_mask`] (why something failed), [`cluster`] (who owns and who may), [`crawl`] (what is fetched next, and what is not), [`wire`].
 
+pub mod batch;
 pub mod cluster;
+pub mod counters;
 pub mod crawl;
 pub mod error_mask;
 pub mod id;
+pub mod key;
+pub mod record;
 pub mod url;
+pub mod wire;

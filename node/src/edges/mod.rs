@@ -1,1 +1,10 @@
 //! The only code that touches the outside.
+
+pub mod clock;
+pub mod decode;
+pub mod disk;
+pub mod dns;
+pub mod guard;
+pub mod http;
+pub mod store;
+pub mod warc;

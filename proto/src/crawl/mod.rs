@@ -1,5 +1,8 @@
 //! What is fetched next, and what is not.
 
 pub mod filter;
+pub mod frontier;
+pub mod outcome;
+pub mod politeness;
 pub mod retry;
 pub mod robots;

@@ -1,0 +1,52 @@
+# Needs a Rust toolchain; `make setup` gets the rest. What is built is kept outside the clone, see .ci/in-env.
+IN_ENV := .ci/in-env
+
+.PHONY: help setup rocksdb build demo test lint docs fuzz bench deny ci
+
+help:
+	@echo "make demo     build, then crawl a small web made for the purpose"
+	@echo "make build    build the program orbweaver"
+	@echo "make test     run all tests"
+	@echo "make lint     check format and clippy"
+	@echo "make docs     build the documentation of the code, and check its links"
+	@echo "make fuzz     run each fuzz target for FUZZ_SECONDS (20)"
+	@echo "make bench    run the benchmarks"
+	@echo "make deny     check licences and sources of all dependencies"
+	@echo "make setup    install what is missing (the others do it too)"
+	@echo "make ci       all checks, as before a change goes in"
+
+setup:
+	@.ci/setup
+
+rocksdb: setup
+	@.ci/rocksdb
+
+build: rocksdb
+	$(IN_ENV) cargo build --release --package node
+	@$(IN_ENV) sh -c 'echo "built $$CARGO_TARGET_DIR/release/orbweaver"'
+
+demo: build
+	$(IN_ENV) sh -c '"$$CARGO_TARGET_DIR/release/orbweaver" demo'
+
+test: rocksdb
+	$(IN_ENV) .ci/test
+
+lint: setup
+	$(IN_ENV) cargo fmt --all --check
+	$(IN_ENV) cargo fmt --manifest-path tests/fuzz/Cargo.toml --check
+	$(IN_ENV) cargo clippy --workspace --all-targets -- -D warnings
+
+docs: setup
+	RUSTDOCFLAGS="-D warnings" $(IN_ENV) cargo doc --workspace --no-deps
+
+fuzz: setup
+	$(IN_ENV) .ci/fuzz
+
+bench: rocksdb
+	$(IN_ENV) cargo bench --package benches
+
+deny: setup
+	$(IN_ENV) .ci/deny
+
+ci:
+	.ci/run

@@ -1,0 +1,432 @@
+//! Frontier: the shell of the frontier core. It feeds the core what happened, and does what the core says.
+//! In: [`DiscoveredUrls`] from the command line and doors, [`FetchEnded`] and [`RobotsFetched`] from the fetcher, [`LandedPage`] from storage.
+//! Out: [`RunBatch`] to the router, [`RunRobots`] to the fetcher, [`DiskRequest`] and [`StorePage`] to storage.
+//! Owns: the core's state, which is a view of what is on disk. If it dies, its successor reads that view anew: what was handed out stays
+//! handed out until it is settled or its deadline passes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, SpawnHandle};
+use proto::batch::{Discovered, Pick, UrlBatch};
+use proto::cluster::lease::Leases;
+use proto::crawl::filter::Filter;
+use proto::crawl::frontier::{Effect, Frontier as Core, FrontierRules, Input, Why};
+use proto::crawl::outcome::{Ending, OutcomeKind};
+use proto::crawl::retry::Failure;
+use proto::id::{BatchId, NodeId, Slot};
+use proto::key::QueueKey;
+use tokio::sync::oneshot;
+use tokio::time::Duration;
+use tracing::{debug, warn};
+
+use super::can_crash;
+use crate::edges::clock::Clock;
+use crate::edges::disk::{DiskError, Job, Landing, Reply};
+use crate::edges::dns::DnsResolver;
+use crate::edges::http::FetchError;
+use crate::edges::store::Admitted;
+use crate::messages::{
+    DiscoveredUrls, DiskRequest, FetchEnded, GetStanding, Halt, LandedPage, RobotsFetched, RunBatch, RunRobots,
+    Standing, StorePage,
+};
+use crate::metrics::Metrics;
+use crate::node::Fate;
+use crate::supervisor::{Lifeline, Link};
+
+/// How often entries that wait for their time are looked for. Retries wait for seconds at least.
+const DUE_EVERY: Duration = Duration::from_millis(250);
+/// Longest sleep: a wake-up too many costs microseconds, one that is missed would stop the crawl.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// What a frontier needs, the same for every life of it.
+#[derive(Clone)]
+pub struct FrontierParts {
+    /// Way to the disk.
+    pub storage: Link<DiskRequest>,
+    /// Way to the disk for what ends without a fetch.
+    pub settle: Link<StorePage>,
+    /// Who runs batches.
+    pub router: Link<RunBatch>,
+    /// Who fetches robots.txt files.
+    pub fetcher: Link<RunRobots>,
+    /// Who finds addresses.
+    pub resolver: DnsResolver,
+    /// Rules of the core.
+    pub rules: FrontierRules,
+    /// What belongs to the crawl.
+    pub filter: Arc<Filter>,
+    /// The clocks.
+    pub clock: Clock,
+    /// Which start of the node this is.
+    pub boot: u32,
+    /// Whether there was one before.
+    pub resumed: bool,
+    /// Counters.
+    pub metrics: Metrics,
+    /// Where the node learns that it cannot go on.
+    pub fate: Fate,
+}
+
+/// The actor.
+pub struct Frontier {
+    parts: FrontierParts,
+    core: Core,
+    /// The core may step: its former life's flights are known.
+    ready: bool,
+    held_back: Vec<Input>,
+    effects: Vec<Effect>,
+    next_batch: u64,
+    admitting: usize,
+    alarm: Option<SpawnHandle>,
+    _lifeline: Lifeline,
+}
+
+/// Something the core must hear of. From this actor's own tasks.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Happened(Vec<Input>);
+
+/// The flights and pages of a former life.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Recovered(Vec<Pick>, u64);
+
+/// Picks that are written down as handed out.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Selected(Vec<Pick>);
+
+/// Admissions that reached the disk.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct AdmittedUrls(Vec<Admitted>);
+
+impl Frontier {
+    /// A frontier that will ask the disk where things stand.
+    pub fn new(parts: FrontierParts, lifeline: Lifeline) -> Frontier {
+        let core = Self::core(&parts, 0);
+        Frontier {
+            parts,
+            core,
+            ready: false,
+            held_back: Vec::new(),
+            effects: Vec::new(),
+            next_batch: 0,
+            admitting: 0,
+            alarm: None,
+            _lifeline: lifeline,
+        }
+    }
+
+    fn core(parts: &FrontierParts, pages: u64) -> Core {
+        let (now, rules, filter) = (parts.clock.now(), parts.rules.clone(), Arc::clone(&parts.filter));
+        Core::new(now, rules, filter, Leases::Sole, pages, parts.resumed)
+    }
+
+    fn step(&mut self, inputs: impl IntoIterator<Item = Input>, ctx: &mut Context<Self>) {
+        if !self.ready {
+            self.held_back.extend(inputs);
+            return;
+        }
+        let now = self.parts.clock.now();
+        let mut effects = std::mem::take(&mut self.effects);
+        for input in inputs {
+            self.core.step(now, input, &mut effects);
+        }
+        self.perform(&mut effects, ctx);
+        self.effects = effects;
+        self.set_alarm(ctx);
+    }
+
+    fn set_alarm(&mut self, ctx: &mut Context<Self>) {
+        if let Some(alarm) = self.alarm.take() {
+            ctx.cancel_future(alarm);
+        }
+        let now = self.parts.clock.now().mono;
+        let sleep = self.core.next_wake().map_or(SLEEP_MAX, |at| Duration::from_micros(at.saturating_sub(now)));
+        self.alarm = Some(ctx.run_later(sleep.min(SLEEP_MAX), |actor, ctx| {
+            actor.alarm = None;
+            actor.step([Input::Tick], ctx);
+        }));
+    }
+
+    fn perform(&mut self, effects: &mut Vec<Effect>, ctx: &mut Context<Self>) {
+        let mut picks = Vec::new();
+        let mut refused = Vec::new();
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Fetch(pick) => picks.push(pick),
+                Effect::Refuse(pick, why) => refused.push((pick, why)),
+                Effect::FetchRobots { flight, url } => {
+                    if self.parts.fetcher.pass(RunRobots { flight, url }).is_err() {
+                        self.parts.metrics.dropped.inc();
+                    }
+                }
+                Effect::Lost(pick) => self.lost(pick),
+                Effect::Refill { queue, after, limit } => {
+                    let asked = queue.clone();
+                    self.ask(
+                        ctx,
+                        |reply| Job::Refill(asked, after, limit, reply),
+                        |(entries, more)| vec![Input::Refilled { queue, entries, more }],
+                    )
+                }
+                Effect::Load { read, queue, limit } => self.ask(
+                    ctx,
+                    |reply| Job::Load(queue, limit, reply),
+                    move |loaded| vec![Input::Loaded { read, queues: vec![loaded], sweep: None }],
+                ),
+                Effect::Sweep { read, after, queues, limit } => self.ask(
+                    ctx,
+                    |reply| Job::Sweep(after, queues, limit, reply),
+                    move |(queues, next)| vec![Input::Loaded { read, queues, sweep: Some(next) }],
+                ),
+                Effect::KeepFacts { queue, facts } => {
+                    self.ask(ctx, |reply| Job::KeepFacts(queue, Box::new(facts), reply), |()| Vec::new())
+                }
+                Effect::Resolve { queue, host } => self.resolve(queue, host, ctx),
+                Effect::Discover { queue, urls } => self.discover(queue.crawl().to_owned(), urls, ctx),
+            }
+        }
+        if !refused.is_empty() {
+            self.refuse(refused, ctx);
+        }
+        if !picks.is_empty() {
+            self.select(picks, ctx);
+        }
+    }
+
+    /// Asks the disk and tells the core what it said.
+    fn ask<T: Send + 'static>(
+        &self,
+        ctx: &mut Context<Self>,
+        job: impl FnOnce(Reply<T>) -> Job,
+        heard: impl FnOnce(T) -> Vec<Input> + 'static,
+    ) {
+        let me = ctx.address();
+        self.ask_disk(job, move |value| {
+            let inputs = heard(value);
+            if !inputs.is_empty() {
+                me.do_send(Happened(inputs)); // an answer: as many as the core asked questions
+            }
+        });
+    }
+
+    fn ask_disk<T: Send + 'static>(&self, job: impl FnOnce(Reply<T>) -> Job, heard: impl FnOnce(T) + 'static) {
+        let (reply, answer) = oneshot::channel();
+        let (request, storage, fate) = (DiskRequest(job(reply)), self.parts.storage.clone(), self.parts.fate.clone());
+        actix_rt::spawn(async move {
+            let sent = storage.send(request).await;
+            match answer.await {
+                Ok(Ok(value)) => heard(value),
+                Ok(Err(error)) => fate.seal(&error),
+                // Storage died with the question. Its successor does not know it: read the whole view anew.
+                Err(_) => {
+                    debug!(?sent, "a question to the disk was lost");
+                    fate.restart_frontier();
+                }
+            }
+        });
+    }
+
+    /// Picks are fetched once the disk has them as handed out.
+    fn select(&self, picks: Vec<Pick>, ctx: &mut Context<Self>) {
+        let me = ctx.address();
+        let written = picks.clone();
+        self.ask_disk(|reply| Job::Select(written, reply), move |()| me.do_send(Selected(picks)));
+    }
+
+    fn refuse(&self, refused: Vec<(Pick, Why)>, _ctx: &mut Context<Self>) {
+        let picks: Vec<Pick> = refused.iter().map(|(pick, _)| pick.clone()).collect();
+        let (settle, metrics) = (self.parts.settle.clone(), self.parts.metrics.clone());
+        self.ask_disk(
+            |reply| Job::Select(picks, reply),
+            move |()| {
+                for (pick, why) in refused {
+                    let landing = match why {
+                        Why::Failed(failure) => Landing::failed(pick, failure),
+                        Why::Filtered(_) => Landing::without_content(pick, Ending::Filtered),
+                    };
+                    if settle.pass(StorePage(Box::new(landing))).is_err() {
+                        metrics.dropped.inc();
+                    }
+                }
+            },
+        );
+    }
+
+    fn lost(&self, pick: Pick) {
+        warn!(url = pick.entry.url.as_str(), flight = pick.flight, "fetch was lost, will be tried again");
+        self.parts.metrics.lost.inc();
+        if self.parts.settle.pass(StorePage(Box::new(Landing::failed(pick, Failure::Lost)))).is_err() {
+            self.parts.metrics.dropped.inc();
+        }
+    }
+
+    fn resolve(&self, queue: QueueKey, host: String, ctx: &mut Context<Self>) {
+        let (resolver, me) = (self.parts.resolver.clone(), ctx.address());
+        actix_rt::spawn(async move {
+            let address: Result<IpAddr, Failure> = match resolver.resolve(&host).await {
+                Ok(addresses) => addresses.first().copied().ok_or(Failure::DnsNotFound),
+                Err(error) => Err(FetchError::from(error).failure()),
+            };
+            me.do_send(Happened(vec![Input::Resolved { queue, address }])); // an answer
+        });
+    }
+
+    fn discover(&mut self, crawl: String, urls: Vec<Discovered>, ctx: &mut Context<Self>) {
+        self.admitting += 1;
+        let (me, unix_ms) = (ctx.address(), self.parts.clock.now().unix_ms);
+        self.ask_disk(
+            |reply| Job::Admit { crawl, urls, unix_ms, reply },
+            move |admitted| me.do_send(AdmittedUrls(admitted)),
+        );
+    }
+
+    fn fall_due(&self, ctx: &mut Context<Self>) {
+        let unix_ms = self.parts.clock.now().unix_ms;
+        self.ask(ctx, |reply| Job::FallDue(unix_ms, reply), |(admitted, _)| inputs_of(admitted));
+    }
+}
+
+fn inputs_of(admitted: Vec<Admitted>) -> Vec<Input> {
+    admitted
+        .into_iter()
+        .map(|Admitted { queue, order, entry, new_host }| Input::Admitted { queue, order, entry, new_host })
+        .collect()
+}
+
+impl Actor for Frontier {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        // Answers come with `do_send`; what is left are seeds and questions of people.
+        ctx.set_mailbox_capacity(64);
+        let me = ctx.address();
+        self.ask_disk(Job::Recover, move |(flights, pages)| me.do_send(Recovered(flights, pages)));
+        ctx.run_interval(DUE_EVERY, |actor, ctx| actor.fall_due(ctx));
+    }
+}
+
+impl Handler<Recovered> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, Recovered(flights, pages): Recovered, ctx: &mut Self::Context) {
+        self.core = Self::core(&self.parts, pages);
+        let now = self.parts.clock.now();
+        for pick in flights {
+            self.core.adopt(now, pick);
+        }
+        self.ready = true;
+        let held_back = std::mem::take(&mut self.held_back);
+        self.step(held_back.into_iter().chain([Input::Tick]), ctx);
+    }
+}
+
+impl Handler<DiscoveredUrls> for Frontier {
+    type Result = ResponseFuture<Result<usize, DiskError>>;
+
+    fn handle(&mut self, DiscoveredUrls { crawl, urls }: DiscoveredUrls, ctx: &mut Self::Context) -> Self::Result {
+        self.admitting += 1;
+        let (me, unix_ms) = (ctx.address(), self.parts.clock.now().unix_ms);
+        let storage = self.parts.storage.clone();
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let request = DiskRequest(Job::Admit { crawl, urls, unix_ms, reply });
+            storage.send(request).await.map_err(|_| DiskError::Stopped)?;
+            let admitted = answer.await.map_err(|_| DiskError::Stopped)??;
+            let count = admitted.len();
+            me.do_send(AdmittedUrls(admitted));
+            Ok(count)
+        })
+    }
+}
+
+impl Handler<AdmittedUrls> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, AdmittedUrls(admitted): AdmittedUrls, ctx: &mut Self::Context) {
+        self.admitting = self.admitting.saturating_sub(1);
+        self.step(inputs_of(admitted), ctx);
+    }
+}
+
+impl Handler<Selected> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, Selected(picks): Selected, _ctx: &mut Self::Context) {
+        let mut by_slot: BTreeMap<Slot, Vec<Pick>> = BTreeMap::new();
+        for pick in picks {
+            by_slot.entry(pick.queue.slot()).or_default().push(pick);
+        }
+        let deadline = self.parts.clock.now().mono + self.parts.rules.flight_timeout;
+        for (slot, picks) in by_slot {
+            self.next_batch += 1;
+            let id = BatchId { node: NodeId::SOLE, boot: self.parts.boot, number: self.next_batch };
+            debug!(batch = %id, slot = slot.0, urls = picks.len(), "batch handed out");
+            if self.parts.router.pass(RunBatch(UrlBatch { id, slot, deadline, picks })).is_err() {
+                self.parts.metrics.dropped.inc();
+            }
+        }
+    }
+}
+
+impl Handler<FetchEnded> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, ended: FetchEnded, ctx: &mut Self::Context) {
+        let FetchEnded { flight, host, retry_after_ms } = ended;
+        self.step([Input::FetchEnded { flight, host, retry_after_ms }], ctx);
+    }
+}
+
+impl Handler<RobotsFetched> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, RobotsFetched { flight, answer }: RobotsFetched, ctx: &mut Self::Context) {
+        self.step([Input::RobotsFetched { flight, answer }], ctx);
+    }
+}
+
+impl Handler<LandedPage> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, LandedPage(landed): LandedPage, ctx: &mut Self::Context) {
+        let page = matches!(landed.kind, Some(OutcomeKind::Stored | OutcomeKind::Duplicate | OutcomeKind::Unchanged));
+        if let Some(kind) = landed.kind {
+            self.parts.metrics.landed(kind);
+        }
+        self.parts.metrics.discovered.inc_by(landed.admitted.len() as u64);
+        let settled = Input::Settled { flight: landed.flight, page };
+        self.step(inputs_of(landed.admitted).into_iter().chain([settled]), ctx);
+    }
+}
+
+impl Handler<Happened> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, Happened(inputs): Happened, ctx: &mut Self::Context) {
+        self.step(inputs, ctx);
+    }
+}
+
+impl Handler<GetStanding> for Frontier {
+    type Result = Standing;
+
+    fn handle(&mut self, _: GetStanding, _ctx: &mut Self::Context) -> Standing {
+        let admitting = self.admitting + usize::from(!self.ready);
+        Standing { core: self.core.standing(), admitting, spent: self.core.is_spent() }
+    }
+}
+
+impl Handler<Halt> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, _: Halt, _ctx: &mut Self::Context) {
+        self.core.close();
+    }
+}
+
+can_crash!(Frontier);

@@ -1,0 +1,85 @@
+//! Parser: turns fetched pages into text and links.
+//! In: [`FetchedPage`] from the fetcher. Out: [`ParsedPage`] to the scorer. Owns: nothing that outlives a page.
+//! If it dies, the pages in its mailbox are lost; their flights lapse and the frontier offers them again.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use actix::{Actor, Context, Handler};
+use tracing::trace;
+
+use super::can_crash;
+use crate::extract::{ExtractRules, Extracted, PageInput, extract};
+use crate::messages::{FetchedPage, ParsedPage};
+use crate::metrics::Metrics;
+use crate::supervisor::{Lifeline, Link};
+
+/// The actor.
+pub struct Parser {
+    scorer: Link<ParsedPage>,
+    rules: Arc<ExtractRules>,
+    product_token: Arc<str>,
+    metrics: Metrics,
+    mailbox_max: usize,
+    _lifeline: Lifeline,
+}
+
+impl Parser {
+    /// A parser.
+    pub fn new(
+        scorer: Link<ParsedPage>,
+        rules: Arc<ExtractRules>,
+        product_token: Arc<str>,
+        metrics: Metrics,
+        mailbox_max: usize,
+        lifeline: Lifeline,
+    ) -> Parser {
+        Parser { scorer, rules, product_token, metrics, mailbox_max, _lifeline: lifeline }
+    }
+
+    fn extract(&self, page: &FetchedPage) -> Extracted {
+        let texts = |name| -> Vec<String> {
+            page.fetched.header_values(name).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+        };
+        // An error page is kept, but its links are nobody's recommendation; a redirect's text is for people.
+        let is_read = (200..300).contains(&page.fetched.status);
+        extract(
+            &PageInput {
+                url: &page.pick.entry.url,
+                content_type: page.fetched.content_type(),
+                x_robots_tag: &texts("x-robots-tag"),
+                link_headers: &texts("link"),
+                body: if is_read { &page.fetched.body } else { &[] },
+                product_token: &self.product_token,
+            },
+            &self.rules,
+        )
+    }
+}
+
+impl Actor for Parser {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(self.mailbox_max);
+    }
+}
+
+impl Handler<FetchedPage> for Parser {
+    type Result = ();
+
+    fn handle(&mut self, page: FetchedPage, _ctx: &mut Self::Context) {
+        let started = Instant::now();
+        let extracted = self.extract(&page);
+        let parsing = started.elapsed();
+        self.metrics.parse_seconds.observe(parsing.as_secs_f64());
+        trace!(?page, links = extracted.links.len(), "page parsed");
+        let FetchedPage { pick, fetched } = page;
+        let parsed = ParsedPage { pick, fetched, extracted, parsing_ms: parsing.as_millis() as u32 };
+        if self.scorer.pass(parsed).is_err() {
+            self.metrics.dropped.inc();
+        }
+    }
+}
+
+can_crash!(Parser);

@@ -1,0 +1,221 @@
+//! Scorer: gives page and links their worth and decides which links are followed.
+//! In: [`ParsedPage`] from the parser. Out: [`StorePage`] to storage. Owns: nothing that outlives a page.
+//! If it dies, the pages in its mailbox are lost; their flights lapse and the frontier offers them again.
+//!
+//! For now worth is depth: the frontier fetches what is fewer links from a seed first, and references that lead to no page
+//! (images, scripts) after those that do. In-links are counted by the store as pages are settled.
+
+use std::sync::Arc;
+
+use actix::{Actor, Context, Handler};
+use proto::batch::{Discovered, EntryKind, Pick};
+use proto::crawl::filter::Filter;
+use proto::crawl::outcome::Ending;
+use proto::crawl::retry::Failure;
+use proto::record::{Findings, Validators};
+use proto::url::{CanonicalUrl, UrlRules};
+
+use super::can_crash;
+use crate::actors::fetcher::retry_after_ms;
+use crate::edges::disk::{Captured, Landing};
+use crate::edges::http::{Fetched, Truncated};
+use crate::edges::warc;
+use crate::extract::{Extracted, Link as PageLink, LinkKind};
+use crate::messages::{ParsedPage, StorePage};
+use crate::metrics::Metrics;
+use crate::supervisor::{Lifeline, Link};
+
+/// Priority of a URL that nobody ranked, as in the HCE Distributed Crawler; higher is sooner.
+pub const PRIORITY_DEFAULT: u16 = 100;
+/// What a reference that leads to no page loses.
+const PART_PENALTY: u16 = 50;
+
+/// Which links are followed.
+#[derive(Clone)]
+pub struct FollowRules {
+    /// What belongs to the crawl.
+    pub filter: Arc<Filter>,
+    /// How a redirect's target is brought into canonical form.
+    pub urls: UrlRules,
+    /// Redirects in a row.
+    pub redirects_max: u8,
+    /// Whether images, scripts and other parts of pages are fetched too.
+    pub parts: bool,
+}
+
+/// The actor.
+pub struct Scorer {
+    storage: Link<StorePage>,
+    rules: Arc<FollowRules>,
+    metrics: Metrics,
+    mailbox_max: usize,
+    _lifeline: Lifeline,
+}
+
+impl Scorer {
+    /// A scorer.
+    pub fn new(
+        storage: Link<StorePage>,
+        rules: Arc<FollowRules>,
+        metrics: Metrics,
+        mailbox_max: usize,
+        lifeline: Lifeline,
+    ) -> Scorer {
+        Scorer { storage, rules, metrics, mailbox_max, _lifeline: lifeline }
+    }
+}
+
+impl Actor for Scorer {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(self.mailbox_max);
+    }
+}
+
+impl Handler<ParsedPage> for Scorer {
+    type Result = ();
+
+    fn handle(&mut self, page: ParsedPage, _ctx: &mut Self::Context) {
+        let landing = land(page, &self.rules);
+        if self.storage.pass(StorePage(Box::new(landing))).is_err() {
+            self.metrics.dropped.inc();
+        }
+    }
+}
+
+can_crash!(Scorer);
+
+/// Decides how a fetch ended and which of its links are followed.
+fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
+    let ParsedPage { pick, fetched, extracted, parsing_ms } = page;
+    let unix_ms = fetched.started_unix_ms + u64::from(fetched.elapsed_ms);
+    let digest = digest_of(&fetched, &extracted);
+    let mut findings = Box::new(findings(&pick.entry.url, &fetched, &extracted, digest, parsing_ms, unix_ms));
+    let mut links = Vec::new();
+    let ending = match (fetched.status, redirect_target(&pick.entry.url, &fetched, rules)) {
+        (304, _) if pick.entry.validators.is_some() => {
+            Ending::NotModified { at: unix_ms, crawling_ms: fetched.elapsed_ms }
+        }
+        (status @ 400.., _) => Ending::Failed(Failure::Http(status), Some(findings), retry_after_ms(&fetched)),
+        (_, Some(Err(failure))) => Ending::Failed(failure, Some(findings), None),
+        (_, Some(Ok(_))) if pick.entry.redirects >= rules.redirects_max => {
+            Ending::Failed(Failure::RedirectsTooMany, Some(findings), None)
+        }
+        (_, Some(Ok(target))) => {
+            findings.redirect = Some(target.as_str().to_owned());
+            links.extend(follow_redirect(&pick, target, rules));
+            Ending::Answered(findings)
+        }
+        _ => {
+            links = follow(&pick, &extracted.links, rules);
+            Ending::Answered(findings)
+        }
+    };
+    let captured = Some(capture(fetched, &extracted, digest, pick.order.depth));
+    Landing { pick, ending, captured, links, unix_ms }
+}
+
+/// Where a redirect leads, or why nowhere; `None` if it is none.
+fn redirect_target(
+    url: &CanonicalUrl,
+    fetched: &Fetched,
+    rules: &FollowRules,
+) -> Option<Result<CanonicalUrl, Failure>> {
+    if !matches!(fetched.status, 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let target = fetched.location().and_then(|to| CanonicalUrl::join(&url.to_url(), &to, &rules.urls).ok());
+    // A page that redirects to itself (to set a cookie, usually) leads nowhere for us.
+    Some(target.filter(|target| target != url).ok_or(Failure::RedirectInvalid))
+}
+
+/// A redirect's target is as deep as its source, and counts as the same kind of thing.
+fn follow_redirect(pick: &Pick, target: CanonicalUrl, rules: &FollowRules) -> Option<Discovered> {
+    let depth = pick.order.depth;
+    let belongs = pick.entry.kind == EntryKind::Sitemap || rules.filter.admits(&target, depth).is_ok();
+    belongs.then(|| Discovered {
+        url: target,
+        kind: pick.entry.kind,
+        depth,
+        priority: pick.order.priority,
+        redirects: pick.entry.redirects + 1,
+    })
+}
+
+/// The links that are followed, with their depth and priority.
+fn follow(pick: &Pick, links: &[PageLink], rules: &FollowRules) -> Vec<Discovered> {
+    // A sitemap is no page: what it lists is as deep as what a seed links to, and worth what a page is worth.
+    let (depth, priority) = match pick.entry.kind {
+        EntryKind::Page => (pick.order.depth.saturating_add(1), pick.order.priority),
+        EntryKind::Sitemap => (1, PRIORITY_DEFAULT),
+    };
+    let follow_one = |link: &PageLink| {
+        let part = !link.kind.leads_to_page() && !matches!(link.kind, LinkKind::Feed | LinkKind::Sitemap);
+        let wanted = !link.nofollow && link.kind != LinkKind::Form && link.url != pick.entry.url;
+        if !wanted || (part && !rules.parts) || rules.filter.admits(&link.url, depth).is_err() {
+            return None;
+        }
+        let kind = if link.kind == LinkKind::Sitemap { EntryKind::Sitemap } else { EntryKind::Page };
+        let priority = if part { priority.saturating_sub(PART_PENALTY) } else { priority };
+        Some(Discovered { url: link.url.clone(), kind, depth, priority, redirects: 0 })
+    };
+    links.iter().filter_map(follow_one).collect()
+}
+
+fn findings(
+    url: &CanonicalUrl,
+    fetched: &Fetched,
+    extracted: &Extracted,
+    digest: [u8; 16],
+    parsing_ms: u32,
+    unix_ms: u64,
+) -> Findings {
+    let internal = extracted.links.iter().filter(|link| link.url.host() == url.host()).count() as u32;
+    Findings {
+        http_code: fetched.status,
+        content_type: extracted.media_type.clone(),
+        charset: extracted.charset.map(str::to_owned),
+        language: extracted.language.map(str::to_owned),
+        title: extracted.title.clone(),
+        size: fetched.body.len() as u64,
+        digest,
+        fingerprint: extracted.fingerprint,
+        validators: Validators::new(fetched.etag(), fetched.last_modified()),
+        links_internal: internal,
+        links_external: extracted.links.len() as u32 - internal,
+        canonical: extracted.canonical.as_ref().filter(|named| *named != url).map(|named| named.as_str().to_owned()),
+        noindex: extracted.noindex,
+        crawling_ms: fetched.elapsed_ms,
+        processing_ms: parsing_ms,
+        crawled_at: unix_ms,
+        ..Findings::default()
+    }
+}
+
+/// The extracted digest is of what was read; the body of an error page or a redirect was not.
+fn digest_of(fetched: &Fetched, extracted: &Extracted) -> [u8; 16] {
+    let is_read = (200..300).contains(&fetched.status);
+    let full = if is_read { extracted.digest } else { *blake3::hash(&fetched.body).as_bytes() };
+    full[..16].try_into().expect("sixteen of thirty-two bytes")
+}
+
+fn capture(fetched: Fetched, extracted: &Extracted, digest: [u8; 16], depth: u16) -> Captured {
+    let is_page = (200..300).contains(&fetched.status) && !fetched.body.is_empty() && fetched.truncated.is_none();
+    Captured {
+        unix_ms: fetched.started_unix_ms,
+        ip: fetched.remote.map(|remote| remote.ip()),
+        not_modified: fetched.status == 304,
+        digest: is_page.then_some(digest),
+        truncated: fetched.truncated.map(|truncated| match truncated {
+            Truncated::Length => warc::Truncated::Length,
+            Truncated::Encoding => warc::Truncated::Unspecified,
+        }),
+        payload_type: (!extracted.media_type.is_empty()).then(|| extracted.media_type.clone()),
+        fetch_ms: fetched.elapsed_ms,
+        request_head: fetched.request_head,
+        response_head: fetched.response_head,
+        body: fetched.wire_body,
+        depth,
+    }
+}

@@ -1,0 +1,105 @@
+//! The program `orbweaver`: one file per command.
+
+mod crawl;
+mod export;
+mod progress;
+mod seeds;
+mod summary;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// How a command ended, as the shell sees it. Stable: scripts depend on the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done, or a limit that was asked for is reached.
+    Done = 0,
+    /// Something failed while it ran; what was settled is kept.
+    Failed = 1,
+    /// Wrong flags, seeds or configuration; nothing was started.
+    Usage = 2,
+    /// The data folder cannot be used.
+    Data = 3,
+    /// Stopped by Ctrl-C or SIGTERM; the same command goes on.
+    Interrupted = 130,
+}
+
+/// Why a command ended early: what to tell the user, and the exit code.
+#[derive(Debug)]
+pub struct Complaint {
+    exit: Exit,
+    text: String,
+}
+
+impl Complaint {
+    fn usage(text: impl ToString) -> Complaint {
+        Complaint { exit: Exit::Usage, text: text.to_string() }
+    }
+
+    fn data(text: impl ToString) -> Complaint {
+        Complaint { exit: Exit::Data, text: text.to_string() }
+    }
+
+    fn failed(text: impl ToString) -> Complaint {
+        Complaint { exit: Exit::Failed, text: text.to_string() }
+    }
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done or limit reached, 1 failed while running, 2 wrong usage, \
+3 data folder unusable, 130 interrupted (the same command goes on)";
+
+#[derive(Parser)]
+#[command(name = "orbweaver", version, about = "A peer-to-peer web crawler", after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// Log format: text for people, json for machines
+    #[arg(long, global = true, default_value = "text", value_parser = ["text", "json"])]
+    log_format: String,
+    /// What to log, e.g. info or node=debug; also by the environment variable ORBWEAVER_LOG
+    #[arg(long, global = true, env = "ORBWEAVER_LOG", default_value = "warn")]
+    log: String,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Crawl from these URLs on, into a data folder; the same command goes on where it stopped
+    Crawl(Box<crawl::CrawlArguments>),
+    /// Write what a crawl found as JSON lines, CSV or a list of URLs
+    Export(export::ExportArguments),
+}
+
+/// Runs the program.
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Err(complaint) = start_log(&arguments) {
+        return complain(&complaint);
+    }
+    let ended = match arguments.command {
+        Command::Crawl(arguments) => crawl::run(*arguments),
+        Command::Export(arguments) => export::run(&arguments),
+    };
+    match ended {
+        Ok(exit) => ExitCode::from(exit as u8),
+        Err(complaint) => complain(&complaint),
+    }
+}
+
+fn complain(complaint: &Complaint) -> ExitCode {
+    eprintln!("orbweaver: {}", complaint.text);
+    ExitCode::from(complaint.exit as u8)
+}
+
+fn start_log(arguments: &Arguments) -> Result<(), Complaint> {
+    let filter = EnvFilter::try_new(&arguments.log)
+        .map_err(|error| Complaint::usage(format!("--log {}: {error}", arguments.log)))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(progress::log_writer);
+    let started = match arguments.log_format.as_str() {
+        "json" => log.json().try_init(),
+        _ => log.try_init(),
+    };
+    started.map_err(|error| Complaint::failed(format!("cannot start the log: {error}")))
+}

@@ -1,0 +1,289 @@
+//! `cluster.toml` to [`Config`]: read once, checked once, shared.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+use proto::crawl::filter::FilterRules;
+use proto::crawl::politeness::PaceRules;
+use proto::crawl::retry::RetryRules;
+use proto::key::{DEFAULT_CRAWL, crawl_name_is_valid};
+use proto::url::UrlRules;
+use serde::{Deserialize, Serialize};
+
+use crate::edges::http::FetchLimits;
+use crate::extract::ExtractLimits;
+
+/// Where a site's operator finds out who we are, unless the user names a page of their own.
+const CONTACT: &str = "+https://orbweaver.invalid/bot";
+
+/// A setting that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {reason}")]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The file is no TOML of ours.
+    #[error("{path}: {reason}")]
+    Invalid {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        reason: String,
+    },
+    /// A value is out of range.
+    #[error("{setting}: {reason}")]
+    Value {
+        /// Its name, as in the file.
+        setting: &'static str,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+}
+
+/// Everything a node can be told. Section by section as in `cluster.toml`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// What is crawled.
+    pub crawl: CrawlConfig,
+    /// Which URLs belong to a crawl.
+    pub filter: FilterRules,
+    /// The canonical form of URLs.
+    pub url: UrlRules,
+    /// How hosts are paced.
+    pub politeness: PaceRules,
+    /// How often what is tried.
+    pub retry: RetryRules,
+    /// How pages are fetched.
+    pub fetch: FetchConfig,
+    /// How pages are read.
+    pub parse: ParseConfig,
+    /// Where and how things are kept.
+    pub storage: StorageConfig,
+    /// The HTTP door.
+    pub http: HttpConfig,
+}
+
+/// What is crawled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CrawlConfig {
+    /// Name of the crawl.
+    pub name: String,
+    /// Pages after which the crawl ends; absent for no limit.
+    pub pages_max: Option<u64>,
+    /// Bytes of content after which the crawl ends.
+    pub bytes_max: Option<u64>,
+    /// Seconds after which a run ends.
+    pub time_max_s: Option<u64>,
+    /// Seconds from one round of a page to the next; absent for one round.
+    pub recrawl_period_s: Option<u64>,
+    /// Whether robots.txt is obeyed.
+    pub obey_robots: bool,
+    /// How long a robots.txt is believed, in seconds.
+    pub robots_ttl_s: u64,
+    /// Whether sitemaps named by robots.txt are read.
+    pub read_sitemaps: bool,
+    /// Whether `<meta name=robots>` is honoured.
+    pub meta_robots: bool,
+    /// Whether `X-Robots-Tag` is honoured.
+    pub x_robots_tag: bool,
+    /// Whether `rel=nofollow` is honoured.
+    pub rel_nofollow: bool,
+    /// Whether images, scripts and other parts of pages are fetched.
+    pub page_parts: bool,
+    /// URLs of one host that are admitted; more is taken for a trap.
+    pub host_urls_max: u64,
+    /// Queries of one path that are admitted; more is taken for a trap.
+    pub path_queries_max: u32,
+    /// Redirects in a row.
+    pub redirects_max: u8,
+}
+
+impl Default for CrawlConfig {
+    fn default() -> Self {
+        CrawlConfig {
+            name: DEFAULT_CRAWL.to_owned(),
+            pages_max: None,
+            bytes_max: None,
+            time_max_s: None,
+            recrawl_period_s: None,
+            obey_robots: true,
+            robots_ttl_s: 86_400,
+            read_sitemaps: true,
+            meta_robots: true,
+            x_robots_tag: true,
+            rel_nofollow: true,
+            page_parts: true,
+            host_urls_max: 1_000_000,
+            path_queries_max: 1_000,
+            redirects_max: 10,
+        }
+    }
+}
+
+/// How pages are fetched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FetchConfig {
+    /// URLs handed out and not yet settled on disk.
+    pub concurrency: usize,
+    /// Who we are; the first word before a slash is our name in robots.txt.
+    pub user_agent: String,
+    /// Further request headers.
+    pub headers: BTreeMap<String, String>,
+    /// Networks that are not public and may be fetched from all the same.
+    pub allow_addresses: Vec<IpNet>,
+    /// Names with a fixed address, looked up before DNS.
+    pub hosts: BTreeMap<String, IpAddr>,
+    /// Name servers; the system's if there are none.
+    pub dns_servers: Vec<SocketAddr>,
+    /// Whether HTTP/2 is spoken.
+    pub http2: bool,
+    /// Whether the delay is also kept per address.
+    pub pace_addresses: bool,
+    /// A fetch that nobody settled this long after its time-out is lost, in seconds.
+    pub settle_timeout_s: u64,
+    /// Bounds on one fetch.
+    pub limits: FetchLimits,
+}
+
+impl Default for FetchConfig {
+    fn default() -> Self {
+        FetchConfig {
+            concurrency: 128,
+            user_agent: format!("orbweaver/{} ({CONTACT})", env!("CARGO_PKG_VERSION")),
+            headers: BTreeMap::new(),
+            allow_addresses: Vec::new(),
+            hosts: BTreeMap::new(),
+            dns_servers: Vec::new(),
+            http2: true,
+            pace_addresses: true,
+            settle_timeout_s: 60,
+            limits: FetchLimits::default(),
+        }
+    }
+}
+
+/// How pages are read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ParseConfig {
+    /// Parsers, each with a thread of its own; 0 for half the cores.
+    pub parsers: usize,
+    /// How much of a page is kept.
+    pub limits: ExtractLimits,
+}
+
+impl Default for ParseConfig {
+    fn default() -> Self {
+        ParseConfig { parsers: 0, limits: ExtractLimits::default() }
+    }
+}
+
+/// Where and how things are kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StorageConfig {
+    /// The data folder.
+    pub data: PathBuf,
+    /// Queues in memory at once.
+    pub queues_max: usize,
+    /// Entries of a queue in memory.
+    pub queue_window: usize,
+    /// Memory for reads of the database, in bytes.
+    pub cache_bytes: usize,
+    /// Memory for writes of the database, in bytes.
+    pub write_buffer_bytes: usize,
+    /// Size at which a WARC file is closed and the next begun, in bytes.
+    pub warc_bytes_max: u64,
+    /// Whether content that another URL gave before is only referred to.
+    pub dedupe_content: bool,
+    /// Milliseconds to wait before each commit: a slow disk, for tests.
+    pub commit_pause_ms: u64,
+}
+
+impl Default for StorageConfig {
+    fn default() -> Self {
+        StorageConfig {
+            data: PathBuf::from("orbweaver-data"),
+            queues_max: 50_000,
+            queue_window: 32,
+            cache_bytes: 64 << 20,
+            write_buffer_bytes: 96 << 20,
+            warc_bytes_max: 1_000_000_000,
+            dedupe_content: true,
+            commit_pause_ms: 0,
+        }
+    }
+}
+
+/// The HTTP door.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpConfig {
+    /// Where `/metrics` and `/healthz` are served; absent for nowhere.
+    pub listen: Option<SocketAddr>,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), reason: error.to_string() })?;
+        let config: Config = toml::from_str(&text).map_err(|error| ConfigError::Invalid {
+            path: path.to_owned(),
+            reason: error.to_string().trim_end().to_owned(),
+        })?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Checks what types cannot say.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let value = |setting, reason: &str| Err(ConfigError::Value { setting, reason: reason.to_owned() });
+        if !crawl_name_is_valid(&self.crawl.name) {
+            return value("crawl.name", "must be 1 to 128 bytes without control characters");
+        }
+        if !(1..=10_000).contains(&self.fetch.concurrency) {
+            return value("fetch.concurrency", "must be between 1 and 10000");
+        }
+        if self.product_token().is_empty() {
+            return value("fetch.user_agent", "must begin with a name of letters, `-` or `_`, as in \"mybot/1.0\"");
+        }
+        if self.storage.queues_max < 2 || self.storage.queue_window < 1 {
+            return value("storage.queues_max", "must be at least 2, and storage.queue_window at least 1");
+        }
+        if self.storage.write_buffer_bytes < 4 << 20 {
+            return value("storage.write_buffer_bytes", "must be at least 4 MiB");
+        }
+        if self.crawl.recrawl_period_s == Some(0) {
+            return value("crawl.recrawl_period_s", "must be at least 1; leave it out to crawl once");
+        }
+        if self.fetch.limits.fetch_timeout_ms == 0 {
+            return value("fetch.limits.fetch_timeout_ms", "must be at least 1");
+        }
+        Ok(())
+    }
+
+    /// Our name in robots.txt: the user agent up to its first slash or space.
+    pub fn product_token(&self) -> &str {
+        let end = self.fetch.user_agent.find(|c: char| !(c.is_ascii_alphabetic() || c == '-' || c == '_'));
+        &self.fetch.user_agent[..end.unwrap_or(self.fetch.user_agent.len())]
+    }
+
+    /// How many parsers run.
+    pub fn parsers(&self) -> usize {
+        match self.parse.parsers {
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
+            parsers => parsers,
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The doors through which people and programs come in.
+
+pub mod http;

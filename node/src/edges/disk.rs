@@ -1,0 +1,435 @@
+//! The disk: one thread that owns the store and the WARC files, and commits what arrives in groups.
+//!
+//! Jobs come over a bounded channel. The thread takes all that wait (up to a bound), appends their pages to the WARC files, fsyncs
+//! those, and only then writes one atomic batch, fsynced too; then it answers. So an answer means: on disk. While it
+//! syncs, the next group gathers: the slower the disk, the larger the groups, and when the channel is full the senders wait.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto::batch::{Discovered, Entry, Pick};
+use proto::crawl::frontier::{HostFacts, LoadedQueue};
+use proto::crawl::outcome::Ending;
+use proto::id::UrlId;
+use proto::key::{Order, QueueKey, UrlKey};
+use tokio::sync::{mpsc, oneshot};
+
+use super::store::{Admitted, ContentRow, Fetched, Landed, Settle, State, Store, StoreError};
+use super::warc::{Capture, RevisitOf, Truncated, WarcError, WarcOptions, WarcWriter};
+
+/// Jobs that may wait for the thread. Pages among them are bounded by the flights of the frontier.
+const JOBS_WAITING_MAX: usize = 256;
+/// Jobs and bytes of one group: a group is as long as the longest wait for its fsync may get.
+const GROUP_JOBS_MAX: usize = 512;
+const GROUP_BYTES_MAX: usize = 16 << 20;
+/// Entries that fall due in one group.
+const DUE_MAX: usize = 2_048;
+
+/// What the disk can fail with.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DiskError {
+    /// No space left.
+    #[error("{0}")]
+    Full(String),
+    /// Anything else: the node must stop, its disk cannot be trusted.
+    #[error("{0}")]
+    Failed(String),
+    /// The thread is gone.
+    #[error("the disk thread has stopped")]
+    Stopped,
+}
+
+impl From<StoreError> for DiskError {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::DiskFull(_) => DiskError::Full(error.to_string()),
+            _ => DiskError::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<WarcError> for DiskError {
+    fn from(error: WarcError) -> Self {
+        if error.is_disk_full() {
+            return DiskError::Full(format!(
+                "{error}: the disk is full; nothing was lost, free some space and run the same command again"
+            ));
+        }
+        DiskError::Failed(error.to_string())
+    }
+}
+
+/// Where the answer to a job goes.
+pub type Reply<T> = oneshot::Sender<Result<T, DiskError>>;
+
+/// What a fetch brought, to be kept in the WARC files.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    /// When, Unix milliseconds.
+    pub unix_ms: u64,
+    /// From where.
+    pub ip: Option<IpAddr>,
+    /// The request as sent.
+    pub request_head: Vec<u8>,
+    /// Status line and headers.
+    pub response_head: Vec<u8>,
+    /// The body as transferred.
+    pub body: Bytes,
+    /// Why the body is not whole, if it is not.
+    pub truncated: Option<Truncated>,
+    /// What the body was taken for.
+    pub payload_type: Option<String>,
+    /// First 16 bytes of the digest of the decoded body; `None` if it is not to be compared.
+    pub digest: Option<[u8; 16]>,
+    /// The server said that nothing changed.
+    pub not_modified: bool,
+    /// Milliseconds it took.
+    pub fetch_ms: u32,
+    /// Links from a seed.
+    pub depth: u16,
+}
+
+/// A fetch that ended, to be settled.
+#[derive(Debug)]
+pub struct Landing {
+    /// What was to be fetched.
+    pub pick: Pick,
+    /// How it ended.
+    pub ending: Ending,
+    /// What came, if anything did.
+    pub captured: Option<Captured>,
+    /// URLs found on it.
+    pub links: Vec<Discovered>,
+    /// When, Unix milliseconds.
+    pub unix_ms: u64,
+}
+
+/// Work for the disk.
+#[derive(Debug)]
+pub enum Job {
+    /// Admit URLs.
+    Admit {
+        /// Their crawl.
+        crawl: String,
+        /// The URLs.
+        urls: Vec<Discovered>,
+        /// When, Unix milliseconds.
+        unix_ms: u64,
+        /// What was new.
+        reply: Reply<Vec<Admitted>>,
+    },
+    /// Write entries down as handed out.
+    Select(Vec<Pick>, Reply<()>),
+    /// Settle a flight.
+    Settle(Box<Landing>, Reply<Landed>),
+    /// Move what is due into the queues; answers also when the next is.
+    FallDue(u64, Reply<(Vec<Admitted>, Option<u64>)>),
+    /// Keep what is known of a host.
+    KeepFacts(QueueKey, Box<HostFacts>, Reply<()>),
+    /// Read entries of a queue.
+    Refill(QueueKey, Option<Order>, usize, Reply<(Vec<(Order, Entry)>, bool)>),
+    /// Read a queue.
+    Load(QueueKey, usize, Reply<LoadedQueue>),
+    /// Read the next queues.
+    Sweep(Option<QueueKey>, usize, usize, Reply<(Vec<LoadedQueue>, Option<QueueKey>)>),
+    /// Read what is handed out, and how many pages there are.
+    Recover(Reply<(Vec<Pick>, u64)>),
+    /// Read counters and places.
+    State(Reply<State>),
+}
+
+impl Job {
+    fn is_write(&self) -> bool {
+        !matches!(self, Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..))
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Job::Settle(landing, _) => landing.captured.as_ref().map_or(0, |captured| captured.body.len()),
+            _ => 0,
+        }
+    }
+}
+
+/// A handle to the disk thread; clones share it. When the last is dropped, the thread finishes what waits and ends.
+#[derive(Clone)]
+pub struct Disk {
+    jobs: mpsc::Sender<Job>,
+}
+
+/// What the disk needs to start.
+pub struct DiskOptions {
+    /// How WARC files are written.
+    pub warc: WarcOptions,
+    /// Waits this long before each commit: lets a test have a slow disk.
+    pub commit_pause: Duration,
+}
+
+impl Disk {
+    /// Opens the WARC files below `dir` and starts the thread. The join handle ends when all handles are dropped.
+    pub fn start(store: Store, options: DiskOptions) -> Result<(Disk, std::thread::JoinHandle<()>), DiskError> {
+        let dir = store.dir().join("warc");
+        let warc = WarcWriter::open(&dir, options.warc, store.state().warc_end)?;
+        let (jobs, waiting) = mpsc::channel(JOBS_WAITING_MAX);
+        let mut thread = DiskThread { store, warc, commit_pause: options.commit_pause };
+        let thread = std::thread::Builder::new()
+            .name("disk".into())
+            .spawn(move || thread.run(waiting))
+            .map_err(|error| DiskError::Failed(format!("cannot start the disk thread: {error}")))?;
+        Ok((Disk { jobs }, thread))
+    }
+
+    /// Hands a job over, waiting while the disk has too many.
+    pub async fn submit(&self, job: Job) -> Result<(), DiskError> {
+        self.jobs.send(job).await.map_err(|_| DiskError::Stopped)
+    }
+
+    /// Hands a job over and waits for its answer.
+    pub async fn ask<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> Result<T, DiskError> {
+        let (reply, answer) = oneshot::channel();
+        self.submit(job(reply)).await?;
+        answer.await.map_err(|_| DiskError::Stopped)?
+    }
+}
+
+struct DiskThread {
+    store: Store,
+    warc: WarcWriter,
+    commit_pause: Duration,
+}
+
+/// Answers that wait for the commit.
+type Deferred = Box<dyn FnOnce(Option<DiskError>)>;
+
+impl DiskThread {
+    fn run(&mut self, mut jobs: mpsc::Receiver<Job>) {
+        while let Some(first) = jobs.blocking_recv() {
+            let (mut writes, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
+            let mut next = Some(first);
+            while let Some(job) = next {
+                bytes += job.bytes();
+                if job.is_write() {
+                    writes.push(job)
+                } else {
+                    reads.push(job)
+                }
+                let full = writes.len() + reads.len() >= GROUP_JOBS_MAX || bytes >= GROUP_BYTES_MAX;
+                next = if full { None } else { jobs.try_recv().ok() };
+            }
+            if !writes.is_empty() {
+                self.commit(writes);
+            }
+            for job in reads {
+                self.read(job);
+            }
+        }
+    }
+
+    /// Writes a group: all of it, or nothing and every sender hears why.
+    fn commit(&mut self, jobs: Vec<Job>) {
+        if !self.commit_pause.is_zero() {
+            std::thread::sleep(self.commit_pause);
+        }
+        let before = self.warc.end();
+        let mut deferred: Vec<Deferred> = Vec::with_capacity(jobs.len());
+        let outcome = self.write(jobs, &mut deferred);
+        if let Err(error) = &outcome {
+            tracing::error!(%error, "nothing of this group was written");
+            // Memory and files must say what the database says; if even that fails, the node stops on `error`.
+            if let Err(error) = self.warc.rewind(before) {
+                tracing::error!(%error, "cannot cut the WARC file back");
+            }
+            if let Err(error) = self.store.forget() {
+                tracing::error!(%error, "cannot read the state back");
+            }
+        }
+        for answer in deferred {
+            answer(outcome.clone().err());
+        }
+    }
+
+    fn write(&mut self, jobs: Vec<Job>, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
+        let mut work = Vec::with_capacity(jobs.len());
+        let mut failure = None;
+        let mut captured = false;
+        for mut job in jobs {
+            let fetched = match (&mut job, &failure) {
+                (Job::Settle(landing, _), None) => self.capture(landing).unwrap_or_else(|error| {
+                    failure = Some(error);
+                    None
+                }),
+                _ => None,
+            };
+            captured |= fetched.is_some();
+            work.push((job, fetched));
+        }
+        if captured && failure.is_none() {
+            failure = self.warc.sync().err().map(DiskError::from);
+        }
+        let end = self.warc.end();
+        let mut change = self.store.change();
+        for (job, fetched) in work {
+            let answered = match failure {
+                None => apply(&mut change, job, fetched, deferred),
+                Some(_) => refuse(job, deferred),
+            };
+            failure = failure.or(answered.err());
+        }
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        if captured {
+            change.warc_end(end);
+        }
+        if change.is_empty() {
+            return Ok(());
+        }
+        change.commit().map_err(DiskError::from)
+    }
+
+    /// Appends what a fetch brought to the WARC files; content that is there already is only referred to.
+    fn capture(&mut self, landing: &mut Landing) -> Result<Option<Fetched>, DiskError> {
+        let Some(captured) = landing.captured.take() else { return Ok(None) };
+        let original = self.original(&landing.pick, &captured)?;
+        if let (Some((Some(id), ..)), Ending::Answered(found)) = (&original, &mut landing.ending) {
+            found.duplicate_of = Some(*id);
+        }
+        let (depth, fetch_ms) = (captured.depth.to_string(), captured.fetch_ms.to_string());
+        let metadata = [("fetchTimeMs", fetch_ms.as_str()), ("hopsFromSeed", depth.as_str())];
+        let appended = self.warc.append(&Capture {
+            url: landing.pick.entry.url.as_str(),
+            unix_ms: captured.unix_ms,
+            ip: captured.ip,
+            request_head: &captured.request_head,
+            response_head: &captured.response_head,
+            body: &captured.body,
+            truncated: captured.truncated,
+            payload_type: captured.payload_type.as_deref(),
+            metadata: &metadata,
+            revisit: original.as_ref().map(|(_, row, url)| RevisitOf {
+                url,
+                unix_ms: row.unix_ms,
+                record_id: row.record_id,
+                payload_digest: row.payload_digest,
+            }),
+        })?;
+        let content = ContentRow {
+            position: appended.position,
+            record_id: appended.record_id,
+            payload_digest: appended.payload_digest,
+            unix_ms: captured.unix_ms,
+            revisit: appended.revisit,
+        };
+        Ok(Some(Fetched { content, digest: captured.digest }))
+    }
+
+    /// The stored content that this one repeats: of the same URL (no id), or of another.
+    fn original(
+        &self,
+        pick: &Pick,
+        captured: &Captured,
+    ) -> Result<Option<(Option<UrlId>, ContentRow, String)>, DiskError> {
+        let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
+        if captured.not_modified {
+            let row = self.store.content(&key)?;
+            return Ok(row.map(|row| (None, row, pick.entry.url.as_str().to_owned())));
+        }
+        let Some(digest) = captured.digest else { return Ok(None) };
+        let first = self.store.first_with(&digest)?;
+        Ok(first.map(|(id, row, url)| ((id != key.id()).then_some(id), row, url)))
+    }
+
+    fn read(&self, job: Job) {
+        let store = &self.store;
+        match job {
+            Job::Refill(queue, after, limit, reply) => answer(reply, store.refill(&queue, after, limit)),
+            Job::Load(queue, limit, reply) => answer(reply, store.load_queue(&queue, limit)),
+            Job::Sweep(after, queues, limit, reply) => answer(reply, store.sweep(after.as_ref(), queues, limit)),
+            Job::Recover(reply) => {
+                answer(reply, store.flights().map(|flights| (flights, store.state().counters.processed)))
+            }
+            Job::State(reply) => answer(reply, Ok(store.state().clone())),
+            _ => unreachable!("writes go to `commit`"),
+        }
+    }
+}
+
+fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
+    // Whoever asked may be gone: then nobody needs the answer.
+    let _ = reply.send(result.map_err(DiskError::from));
+}
+
+/// Applies one job to the change; its answer waits for the commit.
+fn apply(
+    change: &mut super::store::Change<'_>,
+    job: Job,
+    fetched: Option<Fetched>,
+    deferred: &mut Vec<Deferred>,
+) -> Result<(), DiskError> {
+    match job {
+        Job::Admit { crawl, urls, unix_ms, reply } => {
+            let admitted = change.admit(&crawl, urls, None, unix_ms);
+            defer(reply, admitted, deferred)
+        }
+        Job::Select(picks, reply) => {
+            let selected = change.select(&picks);
+            defer(reply, selected, deferred)
+        }
+        Job::Settle(landing, reply) => {
+            let Landing { pick, ending, links, unix_ms, .. } = *landing;
+            let landed = change.settle(Settle { pick, ending, fetched, links, unix_ms });
+            defer(reply, landed, deferred)
+        }
+        Job::FallDue(unix_ms, reply) => {
+            let admitted = change.fall_due(unix_ms, DUE_MAX);
+            let next = change.next_due();
+            defer(reply, admitted.map(|admitted| (admitted, next)), deferred)
+        }
+        Job::KeepFacts(queue, facts, reply) => {
+            let kept = change.keep_facts(&queue, &facts);
+            defer(reply, kept, deferred)
+        }
+        Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) => {
+            unreachable!("reads go to `read`")
+        }
+    }
+}
+
+fn defer<T: 'static>(
+    reply: Reply<T>,
+    result: Result<T, StoreError>,
+    deferred: &mut Vec<Deferred>,
+) -> Result<(), DiskError> {
+    let (value, failed) = match result {
+        Ok(value) => (Some(value), Ok(())),
+        Err(error) => (None, Err(DiskError::from(error))),
+    };
+    deferred.push(Box::new(move |error| {
+        let result = match (error, value) {
+            (None, Some(value)) => Ok(value),
+            (Some(error), _) => Err(error),
+            (None, None) => Err(DiskError::Stopped), // not reached: a job without a value fails the whole group
+        };
+        let _ = reply.send(result);
+    }));
+    failed
+}
+
+/// Answers a job of a group that failed before its turn.
+fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
+    fn later<T: 'static>(reply: Reply<T>, deferred: &mut Vec<Deferred>) {
+        deferred.push(Box::new(move |error| {
+            let _ = reply.send(Err(error.unwrap_or(DiskError::Stopped)));
+        }));
+    }
+    match job {
+        Job::Admit { reply, .. } => later(reply, deferred),
+        Job::Select(_, reply) => later(reply, deferred),
+        Job::Settle(_, reply) => later(reply, deferred),
+        Job::FallDue(_, reply) => later(reply, deferred),
+        Job::KeepFacts(_, _, reply) => later(reply, deferred),
+        Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) => {}
+    }
+    Ok(())
+}

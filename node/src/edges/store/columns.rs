@@ -1,0 +1,94 @@
+//! How the database is laid out: column families, their options, and the merge of in-links.
+
+use std::path::Path;
+
+use rocksdb::{BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, MergeOperands, Options};
+
+use super::StoreOptions;
+
+/// All column families.
+pub(super) const FAMILIES: [&str; 9] = ["url", "ready", "due", "flight", "host", "content", "digest", "seen", "meta"];
+
+/// Bytes of in-links before a URL's record.
+pub(super) const INLINKS_BYTES: usize = 4;
+
+/// Log files that RocksDB keeps, and their size: its own logs grow without bound by default.
+const LOG_FILES: usize = 4;
+const LOG_BYTES: usize = 4 << 20;
+/// A write-ahead log larger than this makes the oldest column family flush; it bounds the time to recover.
+const WAL_BYTES_MAX: u64 = 256 << 20;
+/// Ten bits a key: one lookup of an unknown URL in a hundred reads a block.
+const FILTER_BITS: f64 = 10.0;
+
+pub(super) fn open(path: &Path, options: &StoreOptions) -> Result<DB, rocksdb::Error> {
+    let mut database = database_options(options);
+    database.create_if_missing(true);
+    database.create_missing_column_families(true);
+    DB::open_cf_descriptors(&database, path, families(options))
+}
+
+pub(super) fn open_for_reading(path: &Path, options: &StoreOptions) -> Result<DB, rocksdb::Error> {
+    DB::open_cf_descriptors_read_only(&database_options(options), path, families(options), false)
+}
+
+fn database_options(options: &StoreOptions) -> Options {
+    let mut database = Options::default();
+    database.set_db_write_buffer_size(options.write_buffer_bytes);
+    database.set_max_background_jobs(2);
+    database.set_max_total_wal_size(WAL_BYTES_MAX);
+    database.set_keep_log_file_num(LOG_FILES);
+    database.set_max_log_file_size(LOG_BYTES);
+    database.set_max_open_files(512);
+    database.set_bytes_per_sync(1 << 20);
+    database
+}
+
+fn families(options: &StoreOptions) -> Vec<ColumnFamilyDescriptor> {
+    let cache = Cache::new_lru_cache(options.cache_bytes);
+    FAMILIES.iter().map(|name| ColumnFamilyDescriptor::new(*name, family_options(name, options, &cache))).collect()
+}
+
+fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options {
+    let busy = matches!(name, "url" | "ready");
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(cache);
+    table.set_block_size(if busy { 8 << 10 } else { 4 << 10 });
+    table.set_format_version(5);
+    if matches!(name, "url" | "flight" | "host" | "digest" | "seen") {
+        // Filters stay with their tables: in a bounded cache they push each other out and every lookup reads one.
+        table.set_bloom_filter(FILTER_BITS, false);
+    }
+    let mut family = Options::default();
+    family.set_block_based_table_factory(&table);
+    family.set_compression_type(DBCompressionType::Lz4);
+    family.set_bottommost_compression_type(DBCompressionType::Zstd);
+    family.set_write_buffer_size(if busy { options.write_buffer_bytes / 3 } else { options.write_buffer_bytes / 12 });
+    family.set_max_write_buffer_number(3);
+    if name == "url" {
+        family.set_merge_operator("orbweaver.inlinks", merge_inlinks, add_inlinks);
+        family.set_memtable_whole_key_filtering(true);
+        family.set_memtable_prefix_bloom_ratio(0.05);
+    }
+    family
+}
+
+/// An operand is a number to add to the in-links in front of the record. Total: bytes of any shape give some bytes.
+fn merge_inlinks(_key: &[u8], existing: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
+    let mut value = existing.unwrap_or_default().to_vec();
+    if value.len() < INLINKS_BYTES {
+        value.resize(INLINKS_BYTES, 0);
+    }
+    let sum = operands.iter().fold(inlinks(&value), |sum, operand| sum.saturating_add(inlinks(operand)));
+    value[..INLINKS_BYTES].copy_from_slice(&sum.to_le_bytes());
+    Some(value)
+}
+
+fn add_inlinks(_key: &[u8], _existing: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
+    let sum = operands.iter().fold(0u32, |sum, operand| sum.saturating_add(inlinks(operand)));
+    Some(sum.to_le_bytes().to_vec())
+}
+
+/// Reads the in-links in front of a value.
+pub(super) fn inlinks(value: &[u8]) -> u32 {
+    value.get(..INLINKS_BYTES).map_or(0, |bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")))
+}

@@ -1,0 +1,364 @@
+//! RocksDB: URL records, the schedule, what is known of hosts, counters. The only user of the crate `rocksdb`.
+//!
+//! One [`Change`] is one atomic batch: what it writes, the counters that count it, and the end of the WARC files it
+//! refers to are on disk together or not at all.
+//!
+//! Column families (keys in [`proto::key`]):
+//! `url` record, preceded by the in-links in four bytes; `ready` entries in fetching order; `due` entries that wait for their time;
+//! `flight` entries handed out and not settled (a URL with a row here is SELECTED_TO_CRAWL); `host` facts and counters of a host;
+//! `content` where each version lies in the WARC files; `digest` the first URL of each content; `seen` queries counted per path;
+//! `meta` format version and state.
+
+mod change;
+mod columns;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use proto::counters::{Counters, HostCounters};
+use proto::crawl::outcome::OutcomeRules;
+use proto::crawl::retry::RetryRules;
+use proto::id::{NodeId, SLOTS, Slot, UrlId};
+use proto::key::QueueKey;
+use proto::wire;
+use rocksdb::{BoundColumnFamily, DB};
+use serde::{Deserialize, Serialize};
+
+pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
+pub use self::read::{HostRow, Stored};
+use super::warc::{PayloadDigest, RecordId, WarcEnd, WarcPosition};
+
+/// Version of everything below the data folder. A newer one is refused, an older one would be migrated at open.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Hosts whose counters are kept in memory; all are written with their change, so forgetting them costs a read.
+const HOSTS_CACHED: usize = 8_192;
+/// Paths whose queries are counted in memory, likewise.
+const PATHS_CACHED: usize = 8_192;
+/// Ids remembered as known, 16 bytes each: 4 MiB. Most links of a page lead to pages that its neighbours link to as well.
+const IDS_CACHED: usize = 1 << 18;
+
+/// What a store can fail with.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has it open.
+    #[error("data folder {0} is in use by another process; stop that one or choose another folder with --data")]
+    InUse(PathBuf),
+    /// Written by a later version of the program.
+    #[error(
+        "data folder {dir} has format {found}, this program understands up to {FORMAT_VERSION}; use a newer orbweaver"
+    )]
+    Newer {
+        /// The folder.
+        dir: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// No space left.
+    #[error("the disk of {0} is full; nothing was lost, free some space and run the same command again")]
+    DiskFull(PathBuf),
+    /// The folder cannot be used.
+    #[error("cannot use data folder {dir}: {reason}")]
+    Folder {
+        /// The folder.
+        dir: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// It is not there.
+    #[error("{0} holds no orbweaver data; give the folder that was named with --data")]
+    Missing(PathBuf),
+    /// RocksDB said no.
+    #[error("database in {dir}: {reason}")]
+    Database {
+        /// The folder.
+        dir: PathBuf,
+        /// What it said.
+        reason: String,
+    },
+    /// A row cannot be understood.
+    #[error("damaged row in column family {family}: {reason}")]
+    Damaged {
+        /// Where.
+        family: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    fn database(dir: &Path, error: &rocksdb::Error) -> StoreError {
+        let reason = error.to_string();
+        if reason.contains("No space left") {
+            return StoreError::DiskFull(dir.to_owned());
+        }
+        if reason.contains("lock file") || reason.contains("LOCK") || reason.contains("lock hold by") {
+            return StoreError::InUse(dir.to_owned());
+        }
+        StoreError::Database { dir: dir.to_owned(), reason }
+    }
+
+    fn damaged(family: &'static str, error: impl ToString) -> StoreError {
+        StoreError::Damaged { family, reason: error.to_string() }
+    }
+}
+
+/// Limits and rules of a store.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Who writes.
+    pub node: NodeId,
+    /// URLs of one host that are admitted; more is taken for a trap.
+    pub host_urls_max: u64,
+    /// Queries of one path that are admitted; more is taken for a trap.
+    pub path_queries_max: u32,
+    /// How often what is tried.
+    pub retry: RetryRules,
+    /// Time between rounds, if there is more than one.
+    pub recrawl_period_ms: Option<u64>,
+    /// Whether a content that another URL gave before is only referred to.
+    pub dedupe_content: bool,
+    /// Memory for reads, in bytes.
+    pub cache_bytes: usize,
+    /// Memory for writes, in bytes.
+    pub write_buffer_bytes: usize,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions {
+            node: NodeId::SOLE,
+            host_urls_max: 1_000_000,
+            path_queries_max: 1_000,
+            retry: RetryRules::default(),
+            recrawl_period_ms: None,
+            dedupe_content: true,
+            cache_bytes: 64 << 20,
+            write_buffer_bytes: 96 << 20,
+        }
+    }
+}
+
+/// Where the entries are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Places {
+    /// In queues.
+    pub ready: u64,
+    /// Waiting to be tried again.
+    pub retries: u64,
+    /// Waiting for their next round.
+    pub recrawls: u64,
+    /// Handed out.
+    pub flights: u64,
+    /// Not admitted because their host or path has too many.
+    pub traps: u64,
+}
+
+impl Places {
+    /// Whether the round is over: nothing waits but next rounds.
+    pub fn is_done(&self) -> bool {
+        self.ready == 0 && self.retries == 0 && self.flights == 0
+    }
+}
+
+/// The part of the store that changes with every batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Counts admissions.
+    pub sequence: u64,
+    /// What the crawl has come to.
+    pub counters: Counters,
+    /// Where the entries are.
+    pub places: Places,
+    /// End of what the WARC files hold for certain.
+    pub warc_end: Option<WarcEnd>,
+}
+
+/// Where one version of a content lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContentRow {
+    /// Its records.
+    pub position: WarcPosition,
+    /// Its response record.
+    pub record_id: RecordId,
+    /// Digest of its payload.
+    pub payload_digest: PayloadDigest,
+    /// When it was fetched, Unix milliseconds.
+    pub unix_ms: u64,
+    /// It only refers to an earlier record.
+    pub revisit: bool,
+}
+
+/// The store of one node.
+pub struct Store {
+    dir: PathBuf,
+    db: DB,
+    options: StoreOptions,
+    rules: OutcomeRules,
+    boot: u32,
+    state: State,
+    seen: SeenCache,
+    hosts: HashMap<QueueKey, HostCounters>,
+    paths: HashMap<Vec<u8>, u32>,
+    /// Earliest due entry of each slot.
+    next_due: Vec<u64>,
+}
+
+impl Store {
+    /// Opens the store below `dir`, making it if it is not there. Everything handed out in a former life goes back to its queue.
+    pub fn open(dir: &Path, options: StoreOptions) -> Result<Store, StoreError> {
+        std::fs::create_dir_all(dir)
+            .map_err(|error| StoreError::Folder { dir: dir.to_owned(), reason: error.to_string() })?;
+        Self::check_version(dir)?;
+        let db = columns::open(&dir.join("db"), &options).map_err(|error| StoreError::database(dir, &error))?;
+        let mut store = Store::over(dir, db, options);
+        store.load()?;
+        store.boot += 1;
+        store.write_meta("boot", &store.boot)?;
+        store.write_meta("format", &FORMAT_VERSION)?;
+        write_version(dir)?;
+        store.return_flights()?;
+        store.load_due()?;
+        Ok(store)
+    }
+
+    /// Opens an existing store for reading, also while another process writes it.
+    pub fn open_for_reading(dir: &Path) -> Result<Store, StoreError> {
+        if !dir.join("db").join("CURRENT").exists() {
+            return Err(StoreError::Missing(dir.to_owned()));
+        }
+        Self::check_version(dir)?;
+        let options = StoreOptions::default();
+        let db =
+            columns::open_for_reading(&dir.join("db"), &options).map_err(|error| StoreError::database(dir, &error))?;
+        let mut store = Store::over(dir, db, options);
+        store.load()?;
+        Ok(store)
+    }
+
+    fn over(dir: &Path, db: DB, options: StoreOptions) -> Store {
+        let rules = OutcomeRules {
+            retry: options.retry.clone(),
+            recrawl_period_ms: options.recrawl_period_ms,
+            node: options.node,
+        };
+        Store {
+            dir: dir.to_owned(),
+            db,
+            options,
+            rules,
+            boot: 0,
+            state: State::default(),
+            seen: SeenCache::new(),
+            hosts: HashMap::new(),
+            paths: HashMap::new(),
+            next_due: vec![u64::MAX; usize::from(SLOTS)],
+        }
+    }
+
+    /// The version stands in a file of its own too, so that it can be read before the database is opened at all.
+    fn check_version(dir: &Path) -> Result<(), StoreError> {
+        let path = dir.join(VERSION_FILE);
+        let Ok(text) = std::fs::read_to_string(&path) else { return Ok(()) };
+        let found: u32 = text.trim().parse().map_err(|_| StoreError::Folder {
+            dir: dir.to_owned(),
+            reason: format!("{} holds no version number", path.display()),
+        })?;
+        if found > FORMAT_VERSION { Err(StoreError::Newer { dir: dir.to_owned(), found }) } else { Ok(()) }
+    }
+
+    fn load(&mut self) -> Result<(), StoreError> {
+        if let Some(found) = self.read_meta::<u32>("format")?
+            && found > FORMAT_VERSION
+        {
+            return Err(StoreError::Newer { dir: self.dir.clone(), found });
+        }
+        self.boot = self.read_meta("boot")?.unwrap_or(0);
+        self.state = self.read_meta("state")?.unwrap_or_default();
+        Ok(())
+    }
+
+    /// Which start of the node this is, counted from 1.
+    pub fn boot(&self) -> u32 {
+        self.boot
+    }
+
+    /// Counters and places as of the last change.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The data folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn read_meta<T: serde::de::DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+        let bytes = self.db.get_cf(&self.family("meta"), key).map_err(|error| self.failed(&error))?;
+        bytes.map(|bytes| wire::decode(&bytes)).transpose().map_err(|error| StoreError::damaged("meta", error))
+    }
+
+    fn write_meta<T: Serialize>(&self, key: &str, value: &T) -> Result<(), StoreError> {
+        let bytes = wire::encode(value).map_err(|error| StoreError::damaged("meta", error))?;
+        self.db.put_cf(&self.family("meta"), key, bytes).map_err(|error| self.failed(&error))
+    }
+
+    fn family(&self, name: &'static str) -> Arc<BoundColumnFamily<'_>> {
+        self.db.cf_handle(name).expect("all column families are opened")
+    }
+
+    fn failed(&self, error: &rocksdb::Error) -> StoreError {
+        StoreError::database(&self.dir, error)
+    }
+
+    /// After a failed write: memory must say what disk says.
+    pub fn forget(&mut self) -> Result<(), StoreError> {
+        self.hosts.clear();
+        self.paths.clear();
+        self.seen = SeenCache::new();
+        self.load()?;
+        self.load_due()
+    }
+}
+
+const VERSION_FILE: &str = "FORMAT";
+
+fn write_version(dir: &Path) -> Result<(), StoreError> {
+    let path = dir.join(VERSION_FILE);
+    std::fs::write(&path, format!("{FORMAT_VERSION}\n")).map_err(|error| match error.kind() {
+        std::io::ErrorKind::StorageFull => StoreError::DiskFull(dir.to_owned()),
+        _ => StoreError::Folder { dir: dir.to_owned(), reason: error.to_string() },
+    })
+}
+
+/// Ids that are certainly on disk. A miss says nothing.
+struct SeenCache {
+    ids: Vec<UrlId>,
+}
+
+impl SeenCache {
+    fn new() -> SeenCache {
+        SeenCache { ids: vec![UrlId([0; 16]); IDS_CACHED] }
+    }
+
+    fn place(id: UrlId) -> usize {
+        let low = u64::from_le_bytes(id.0[..8].try_into().expect("eight bytes"));
+        low as usize % IDS_CACHED
+    }
+
+    fn contains(&self, id: UrlId) -> bool {
+        self.ids[Self::place(id)] == id
+    }
+
+    fn insert(&mut self, id: UrlId) {
+        self.ids[Self::place(id)] = id;
+    }
+}
+
+fn slot_index(slot: Slot) -> usize {
+    usize::from(slot.0 % SLOTS)
+}

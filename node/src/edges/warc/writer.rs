@@ -1,0 +1,254 @@
+//! Appends captures to the archive, and after a crash cuts it back to what the index knows.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use tracing::{info, warn};
+
+use super::encode::{Encoder, IdSource};
+use super::reader::WarcReader;
+use super::{Appended, Capture, WarcEnd, WarcError, WarcOptions, WarcPosition, segment_name, segments};
+
+/// Writes the archive of one node; there is one per folder.
+pub struct WarcWriter {
+    dir: PathBuf,
+    options: WarcOptions,
+    encoder: Encoder,
+    segment: Option<Segment>, // none until the first append: its time names the file
+    end: WarcEnd,
+    torn: bool,             // a write failed, and what it left behind could not be cut off yet
+    directory_synced: bool, // whether the name of the segment would survive a power loss
+    #[cfg(test)]
+    pub(super) fail_after_bytes: Option<usize>,
+}
+
+struct Segment {
+    file: File,
+    path: PathBuf,
+}
+
+impl WarcWriter {
+    /// Opens the archive in `dir`, creating the folder if need be.
+    ///
+    /// With a `durable` end, everything beyond it is removed: it was never indexed. Without one nothing is indexed, so
+    /// all that is there belongs to someone else: it is kept, but for a record torn by a crash at the very end, and
+    /// writing goes on in a new segment.
+    ///
+    /// # Errors
+    /// If a segment is missing or shorter than `durable`, or the file system refuses.
+    pub fn open(dir: &Path, options: WarcOptions, durable: Option<WarcEnd>) -> Result<Self, WarcError> {
+        std::fs::create_dir_all(dir).map_err(WarcError::io("create", dir))?;
+        let (segment, end) = match durable {
+            Some(durable) => (cut_back(dir, durable)?, durable),
+            None => (None, WarcEnd { segment: after_foreign_segments(dir)?, offset: 0 }),
+        };
+        Ok(Self {
+            dir: dir.to_owned(),
+            options,
+            encoder: Encoder::new(),
+            segment,
+            end,
+            torn: false,
+            directory_synced: true,
+            #[cfg(test)]
+            fail_after_bytes: None,
+        })
+    }
+
+    /// Returns where the archive ends; what lies before it is durable only after [`Self::sync`].
+    #[must_use]
+    pub fn end(&self) -> WarcEnd {
+        self.end
+    }
+
+    /// Appends the records of `capture` with one write.
+    ///
+    /// # Errors
+    /// If the capture has no status line, or the file system refuses; then the archive is as it was before, or is made
+    /// so by the next append.
+    pub fn append(&mut self, capture: &Capture<'_>) -> Result<Appended, WarcError> {
+        if self.torn {
+            self.undo()?;
+        }
+        if self.end.offset >= self.options.segment_bytes_max {
+            self.rotate()?;
+        }
+        self.encoder.clear();
+        let mut ids = IdSource {
+            node_seed: &self.options.node_seed,
+            segment: self.end.segment,
+            offset: self.end.offset,
+            unix_ms: capture.unix_ms,
+            url: capture.url,
+        };
+        if self.end.offset == 0 {
+            let file_name = segment_name(capture.unix_ms, self.end.segment);
+            self.encoder.warcinfo(&self.options, &file_name, &ids, capture.unix_ms);
+        }
+        let first = self.encoder.members().len();
+        ids.offset += first as u64;
+        let offset = ids.offset;
+        let refused = |reason| WarcError::Refused { url: capture.url.to_owned(), reason };
+        let encoded = self.encoder.capture(capture, &ids).ok_or_else(|| refused("the response has no status line"))?;
+        let length = self.encoder.members().len() - first;
+        let length = u32::try_from(length).map_err(|_| refused("the records exceed 4 GiB"))?;
+
+        self.write(capture.unix_ms)?;
+        self.end.offset += self.encoder.members().len() as u64;
+        Ok(Appended {
+            position: WarcPosition { segment: self.end.segment, offset, length },
+            record_id: encoded.record_id,
+            payload_digest: encoded.payload_digest,
+            revisit: encoded.revisit,
+            end: self.end,
+        })
+    }
+
+    /// Makes everything appended so far survive a power loss. Returns where it ends.
+    ///
+    /// # Errors
+    /// If the disk refuses. What was appended since the last sync may then be lost though it can still be read: go back
+    /// to the last durable end with [`Self::rewind`] and append it again, or stop.
+    pub fn sync(&mut self) -> Result<WarcEnd, WarcError> {
+        if let Some(Segment { file, path }) = &self.segment {
+            file.sync_data().map_err(WarcError::io("sync", path))?;
+        }
+        if !self.directory_synced {
+            sync_directory(&self.dir)?;
+            self.directory_synced = true;
+        }
+        Ok(self.end)
+    }
+
+    /// Takes back what was appended after `end`, e.g. because its index could not be written.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn rewind(&mut self, end: WarcEnd) -> Result<(), WarcError> {
+        assert!(end <= self.end, "the archive ends at {:?}, before {end:?}", self.end);
+        self.segment = None;
+        self.segment = cut_back(&self.dir, end)?;
+        self.end = end;
+        self.torn = false;
+        Ok(())
+    }
+
+    /// Closes the segment. It is synced here, so that `sync` only ever needs to look at the last one.
+    fn rotate(&mut self) -> Result<(), WarcError> {
+        self.sync()?;
+        self.segment = None;
+        self.end = WarcEnd { segment: self.end.segment + 1, offset: 0 };
+        Ok(())
+    }
+
+    /// Writes the encoded members at the end.
+    fn write(&mut self, unix_ms: u64) -> Result<(), WarcError> {
+        let Segment { file, path } = match &mut self.segment {
+            Some(segment) => segment,
+            none => {
+                let path = self.dir.join(segment_name(unix_ms, self.end.segment));
+                let file = OpenOptions::new().write(true).create_new(true).open(&path);
+                let file = file.map_err(WarcError::io("create", &path))?;
+                self.directory_synced = false;
+                none.insert(Segment { file, path })
+            }
+        };
+        #[cfg(not(test))]
+        let written = file.write_all_at(self.encoder.members(), self.end.offset);
+        #[cfg(test)]
+        let written = match self.fail_after_bytes.take() {
+            Some(bytes) => file
+                .write_all_at(&self.encoder.members()[..bytes], self.end.offset)
+                .and(Err(io::Error::from_raw_os_error(libc::ENOSPC))),
+            None => file.write_all_at(self.encoder.members(), self.end.offset),
+        };
+        let Err(source) = written else { return Ok(()) };
+        let failed = WarcError::io("write", path)(source);
+        self.torn = true;
+        if let Err(error) = self.undo() {
+            warn!(%error, "torn record left behind, will be cut off before the next append");
+        }
+        Err(failed)
+    }
+
+    /// Cuts off what a failed write left behind; a segment that has nothing else in it is removed.
+    fn undo(&mut self) -> Result<(), WarcError> {
+        if let Some(Segment { file, path }) = &self.segment {
+            if self.end.offset > 0 {
+                file.set_len(self.end.offset).map_err(WarcError::io("cut back", path))?;
+            } else {
+                std::fs::remove_file(path).map_err(WarcError::io("remove", path))?;
+                self.segment = None;
+            }
+        }
+        self.torn = false;
+        Ok(())
+    }
+}
+
+/// Removes all that lies beyond `end`, makes that durable, and opens the segment to go on with it.
+fn cut_back(dir: &Path, end: WarcEnd) -> Result<Option<Segment>, WarcError> {
+    let found = segments(dir)?;
+    let mut segment = None;
+    if end.offset > 0 {
+        let path = found.get(&end.segment);
+        let path = path.ok_or_else(|| WarcError::SegmentMissing { dir: dir.to_owned(), segment: end.segment })?.clone();
+        let file = OpenOptions::new().write(true).open(&path).map_err(WarcError::io("open", &path))?;
+        let length_bytes = file.metadata().map_err(WarcError::io("read the length of", &path))?.len();
+        if length_bytes < end.offset {
+            return Err(WarcError::ShorterThanDurable { path, length_bytes, durable_bytes: end.offset });
+        }
+        if length_bytes > end.offset {
+            cut_file(&file, &path, end.offset, length_bytes)?;
+        }
+        segment = Some(Segment { file, path });
+    }
+    let beyond = if end.offset > 0 { end.segment.saturating_add(1) } else { end.segment };
+    let mut removed = 0;
+    for path in found.range(beyond..).map(|(_, path)| path) {
+        std::fs::remove_file(path).map_err(WarcError::io("remove", path))?;
+        removed += 1;
+    }
+    if removed > 0 {
+        sync_directory(dir)?;
+        info!(dir = %dir.display(), segments = removed, "segments removed that were never indexed");
+    }
+    Ok(segment)
+}
+
+/// Returns the first free serial number, having cut off the torn record that a crash may have left at the end.
+fn after_foreign_segments(dir: &Path) -> Result<u32, WarcError> {
+    let Some((serial, path)) = segments(dir)?.pop_last() else { return Ok(0) };
+    let (mut whole_bytes, mut torn) = (0, false);
+    for record in WarcReader::open(&path)? {
+        match record {
+            Ok(record) => whole_bytes = record.offset + u64::from(record.length),
+            Err(WarcError::Torn { .. }) => torn = true,
+            Err(error) => warn!(%error, "segment kept as it is"),
+        }
+    }
+    if torn && whole_bytes == 0 {
+        std::fs::remove_file(&path).map_err(WarcError::io("remove", &path))?;
+        return Ok(serial);
+    }
+    if torn {
+        let file = OpenOptions::new().write(true).open(&path).map_err(WarcError::io("open", &path))?;
+        let length_bytes = file.metadata().map_err(WarcError::io("read the length of", &path))?.len();
+        cut_file(&file, &path, whole_bytes, length_bytes)?;
+    }
+    Ok(serial + 1)
+}
+
+fn cut_file(file: &File, path: &Path, length_bytes: u64, was_bytes: u64) -> Result<(), WarcError> {
+    file.set_len(length_bytes).map_err(WarcError::io("cut back", path))?;
+    file.sync_all().map_err(WarcError::io("sync", path))?;
+    info!(path = %path.display(), cut_bytes = was_bytes - length_bytes, "segment cut back to its durable end");
+    Ok(())
+}
+
+fn sync_directory(dir: &Path) -> Result<(), WarcError> {
+    let synced: io::Result<()> = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(WarcError::io("sync", dir))
+}

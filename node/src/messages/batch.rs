@@ -1,0 +1,20 @@
+//! Work on its way to the fetcher.
+
+use actix::Message;
+use proto::batch::UrlBatch;
+use proto::url::CanonicalUrl;
+
+/// A batch to be fetched. Frontier to router, router to fetcher.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RunBatch(pub UrlBatch);
+
+/// A robots.txt to be fetched. Frontier to fetcher.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RunRobots {
+    /// Which flight of the frontier.
+    pub flight: u64,
+    /// Where it lies.
+    pub url: CanonicalUrl,
+}

@@ -1,0 +1,405 @@
+//! Builds and connects every actor, sink first: the topology of a node is read here and only here.
+
+use std::fmt::Display;
+use std::sync::{Arc, Mutex};
+
+use actix::{Arbiter, ArbiterHandle};
+use proto::crawl::filter::Filter;
+use proto::crawl::frontier::FrontierRules;
+use tokio::sync::watch;
+use tokio::time::Duration;
+use tracing::{error, info};
+
+use crate::actors::fetcher::{Fetcher, FetcherParts};
+use crate::actors::frontier::{Frontier, FrontierParts};
+use crate::actors::parser::Parser;
+use crate::actors::router::Router;
+use crate::actors::scorer::{FollowRules, Scorer};
+use crate::actors::storage::Storage;
+use crate::config::Config;
+use crate::edges::clock::Clock;
+use crate::edges::disk::{Disk, DiskError, DiskOptions, Job};
+use crate::edges::http::{ClientError, FetchOptions, HttpClient};
+use crate::edges::store::{State, Store, StoreError, StoreOptions};
+use crate::edges::warc::WarcOptions;
+use crate::extract::ExtractRules;
+use crate::messages::{Crash, DiscoveredUrls, FetchedPage, GetStanding, Halt, Standing};
+use crate::metrics::Metrics;
+use crate::supervisor::{Link, NotTaken, Supervisor, recipient};
+
+/// How long addresses are believed: the resolver keeps each as long as its record says, this only bounds the frontier's copy.
+const ADDRESS_TTL_US: u64 = 300_000_000;
+/// Mailboxes have room for every flight and for questions beside them.
+const MAILBOX_SPARE: usize = 64;
+/// The parsers' names, for the supervisor; a node has at most this many.
+const PARSER_NAMES: [&str; 16] = [
+    "parser",
+    "parser-1",
+    "parser-2",
+    "parser-3",
+    "parser-4",
+    "parser-5",
+    "parser-6",
+    "parser-7",
+    "parser-8",
+    "parser-9",
+    "parser-10",
+    "parser-11",
+    "parser-12",
+    "parser-13",
+    "parser-14",
+    "parser-15",
+];
+
+/// Why a node could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The HTTP client.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+/// Where a node learns that it cannot go on.
+#[derive(Clone)]
+pub struct Fate {
+    end: Arc<watch::Sender<Option<String>>>,
+    frontier: Link<Crash>,
+}
+
+impl Fate {
+    fn new(frontier: Link<Crash>) -> Fate {
+        Fate { end: Arc::new(watch::Sender::new(None)), frontier }
+    }
+
+    /// The node must stop, because of this. The first reason counts.
+    pub fn seal(&self, error: &impl Display) {
+        self.end.send_if_modified(|end| {
+            let first = end.is_none();
+            if first {
+                error!(%error, "the node must stop");
+                *end = Some(error.to_string());
+            }
+            first
+        });
+    }
+
+    /// The frontier lost an answer it waits for: a new one asks for everything anew.
+    pub fn restart_frontier(&self) {
+        self.frontier.answer(Crash);
+    }
+}
+
+/// A running node.
+pub struct Node {
+    disk: Disk,
+    disk_thread: std::thread::JoinHandle<()>,
+    arbiters: Vec<Arbiter>,
+    fate: Fate,
+    discovered: Link<DiscoveredUrls>,
+    standing: Link<GetStanding>,
+    halt: Link<Halt>,
+    crash: Vec<(&'static str, Link<Crash>)>,
+    metrics: Metrics,
+    resumed: bool,
+}
+
+impl Node {
+    /// Opens the data folder and starts all actors. Call it inside an actix system.
+    pub fn start(config: &Config, filter: Arc<Filter>) -> Result<Node, StartError> {
+        let clock = Clock::start();
+        let metrics = Metrics::new();
+        let client = HttpClient::new(&fetch_options(config))?;
+        let store = Store::open(&config.storage.data, store_options(config))?;
+        let (boot, resumed, seed) = (store.boot(), store.state().sequence > 0, warc_seed(&store));
+        let commit_pause = Duration::from_millis(config.storage.commit_pause_ms);
+        let (disk, disk_thread) = Disk::start(store, DiskOptions { warc: warc_options(config, seed), commit_pause })?;
+
+        let mailbox_max = config.fetch.concurrency + MAILBOX_SPARE;
+        let parser_count = config.parsers().clamp(1, PARSER_NAMES.len());
+        let main = Arbiter::current();
+        let arbiters: Vec<Arbiter> = (0..parser_count).map(|_| Arbiter::new()).collect();
+        let mut supervisor = Supervisor::new();
+        let mut crash = Vec::new();
+
+        // Links first: what flows back to the frontier is bound last.
+        let (landed, ended, robots_fetched) = (Link::open(), Link::open(), Link::open());
+        let (discovered, standing, halt, frontier_crash) = (Link::open(), Link::open(), Link::open(), Link::open());
+        let fate = Fate::new(frontier_crash.clone());
+
+        let (store_page, disk_request) = (Link::open(), Link::open());
+        {
+            let (landed, disk, fate) = (landed.clone(), disk.clone(), fate.clone());
+            let (to_page, to_request, to_crash) = (store_page.clone(), disk_request.clone(), Link::open());
+            crash.push(("storage", to_crash.clone()));
+            let make = move |lifeline| Storage::new(landed.clone(), disk.clone(), fate.clone(), mailbox_max, lifeline);
+            supervisor.keep("storage", &main, make, move |address| {
+                to_page.bind(recipient(address));
+                to_request.bind(recipient(address));
+                to_crash.bind(recipient(address));
+            });
+        }
+
+        let parsed = Link::open();
+        {
+            let rules = Arc::new(follow_rules(config, &filter));
+            let (storage, metrics) = (store_page.clone(), metrics.clone());
+            let (to_parsed, to_crash) = (parsed.clone(), Link::open());
+            crash.push(("scorer", to_crash.clone()));
+            let make =
+                move |lifeline| Scorer::new(storage.clone(), rules.clone(), metrics.clone(), mailbox_max, lifeline);
+            supervisor.keep("scorer", &main, make, move |address| {
+                to_parsed.bind(recipient(address));
+                to_crash.bind(recipient(address));
+            });
+        }
+
+        let rules = Arc::new(extract_rules(config));
+        let token: Arc<str> = config.product_token().into();
+        let mut parsers: Vec<Link<FetchedPage>> = Vec::new();
+        for (name, arbiter) in PARSER_NAMES.into_iter().zip(&arbiters) {
+            let (scorer, rules, token, metrics) = (parsed.clone(), rules.clone(), token.clone(), metrics.clone());
+            let (to_fetched, to_crash) = (Link::open(), Link::open());
+            crash.push((name, to_crash.clone()));
+            parsers.push(to_fetched.clone());
+            let make = move |lifeline| {
+                Parser::new(scorer.clone(), rules.clone(), token.clone(), metrics.clone(), mailbox_max, lifeline)
+            };
+            supervisor.keep(name, &arbiter.handle(), make, move |address| {
+                to_fetched.bind(recipient(address));
+                to_crash.bind(recipient(address));
+            });
+        }
+
+        let (run_local, run_robots) = (Link::open(), Link::open());
+        let resolver = client.resolver().clone();
+        {
+            let parts = Arc::new(FetcherParts {
+                parsers,
+                storage: store_page.clone(),
+                ended: ended.clone(),
+                robots: robots_fetched.clone(),
+                client,
+                retry: config.retry,
+                metrics: metrics.clone(),
+            });
+            let (to_run, to_robots, to_crash) = (run_local.clone(), run_robots.clone(), Link::open());
+            crash.push(("fetcher", to_crash.clone()));
+            let make = move |lifeline| Fetcher::new(parts.clone(), mailbox_max, lifeline);
+            supervisor.keep("fetcher", &main, make, move |address| {
+                to_run.bind(recipient(address));
+                to_robots.bind(recipient(address));
+                to_crash.bind(recipient(address));
+            });
+        }
+
+        let run_batch = Link::open();
+        {
+            let (fetcher, metrics) = (run_local, metrics.clone());
+            let (to_run, to_crash) = (run_batch.clone(), Link::open());
+            crash.push(("router", to_crash.clone()));
+            let make = move |lifeline| Router::new(fetcher.clone(), metrics.clone(), mailbox_max, lifeline);
+            supervisor.keep("router", &main, make, move |address| {
+                to_run.bind(recipient(address));
+                to_crash.bind(recipient(address));
+            });
+        }
+
+        {
+            let parts = FrontierParts {
+                storage: disk_request,
+                settle: store_page,
+                router: run_batch,
+                fetcher: run_robots,
+                resolver,
+                rules: frontier_rules(config),
+                filter,
+                clock,
+                boot,
+                resumed,
+                metrics: metrics.clone(),
+                fate: fate.clone(),
+            };
+            let (discovered, standing, halt) = (discovered.clone(), standing.clone(), halt.clone());
+            crash.push(("frontier", frontier_crash.clone()));
+            let make = move |lifeline| Frontier::new(parts.clone(), lifeline);
+            supervisor.keep("frontier", &main, make, move |address| {
+                landed.bind(recipient(address));
+                ended.bind(recipient(address));
+                robots_fetched.bind(recipient(address));
+                discovered.bind(recipient(address));
+                standing.bind(recipient(address));
+                halt.bind(recipient(address));
+                frontier_crash.bind(recipient(address));
+            });
+        }
+
+        watch_over(supervisor, &main, metrics.clone(), fate.clone());
+        info!(data = %config.storage.data.display(), boot, resumed, parsers = parser_count, "node started");
+        Ok(Node { disk, disk_thread, arbiters, fate, discovered, standing, halt, crash, metrics, resumed })
+    }
+
+    /// Admits URLs; answers how many were new.
+    pub async fn discover(&self, urls: DiscoveredUrls) -> Result<usize, DiskError> {
+        self.discovered.send(urls).await.map_err(|NotTaken| DiskError::Stopped)?
+    }
+
+    /// Counters and places, as they are on disk.
+    pub async fn state(&self) -> Result<State, DiskError> {
+        let state = self.disk.ask(Job::State).await?;
+        self.metrics.observe(&state);
+        Ok(state)
+    }
+
+    /// Where the frontier stands; `None` while it is being replaced.
+    pub async fn standing(&self) -> Option<Standing> {
+        self.standing.send(GetStanding).await.ok()
+    }
+
+    /// Stops handing out; what is in flight is still settled.
+    pub async fn halt(&self) {
+        // A frontier that is being replaced has handed out nothing yet; the next call reaches its successor.
+        let _ = self.halt.send(Halt).await;
+    }
+
+    /// Makes an actor panic, for tests.
+    pub fn crash(&self, name: &str) {
+        for (_, link) in self.crash.iter().filter(|(known, _)| *known == name) {
+            link.answer(Crash);
+        }
+    }
+
+    /// The node's metrics.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Whether the data folder held a crawl already.
+    pub fn is_resumed(&self) -> bool {
+        self.resumed
+    }
+
+    /// Waits until the node cannot go on, and says why.
+    pub async fn doom(&self) -> String {
+        let mut end = self.fate.end.subscribe();
+        let reason = end.wait_for(Option::is_some).await;
+        reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
+    }
+
+    /// Says why the node cannot go on, if it cannot.
+    pub fn doomed(&self) -> Option<String> {
+        self.fate.end.borrow().clone()
+    }
+
+    /// Ends the parsers' threads. The disk thread ends when the system drops the last actor; the handle waits for it.
+    pub fn stop(self) -> std::thread::JoinHandle<()> {
+        for arbiter in &self.arbiters {
+            arbiter.stop();
+        }
+        self.disk_thread
+    }
+}
+
+/// The supervisor lives on the main arbiter, like most of those it watches.
+fn watch_over(supervisor: Supervisor, main: &ArbiterHandle, metrics: Metrics, fate: Fate) {
+    let watched = Mutex::new(Some((supervisor, metrics, fate)));
+    main.spawn_fn(move || {
+        let taken = watched.lock().ok().and_then(|mut watched| watched.take());
+        let Some((supervisor, metrics, fate)) = taken else { return };
+        actix_rt::spawn(async move {
+            let reason = supervisor.watch(move |name| metrics.restarted(name)).await;
+            fate.seal(&reason);
+        });
+    });
+}
+
+fn fetch_options(config: &Config) -> FetchOptions {
+    FetchOptions {
+        user_agent: config.fetch.user_agent.clone(),
+        headers: config.fetch.headers.clone().into_iter().collect(),
+        allow_addresses: config.fetch.allow_addresses.clone(),
+        hosts: config.fetch.hosts.clone(),
+        dns_servers: config.fetch.dns_servers.clone(),
+        http2: config.fetch.http2,
+        limits: config.fetch.limits.clone(),
+        ..FetchOptions::default()
+    }
+}
+
+fn store_options(config: &Config) -> StoreOptions {
+    StoreOptions {
+        host_urls_max: config.crawl.host_urls_max,
+        path_queries_max: config.crawl.path_queries_max,
+        retry: config.retry,
+        recrawl_period_ms: config.crawl.recrawl_period_s.map(|seconds| seconds.saturating_mul(1_000)),
+        dedupe_content: config.storage.dedupe_content,
+        cache_bytes: config.storage.cache_bytes,
+        write_buffer_bytes: config.storage.write_buffer_bytes,
+        ..StoreOptions::default()
+    }
+}
+
+/// Record ids are unique over folders and starts: the folder's path, the start's number and its time.
+fn warc_seed(store: &Store) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(store.dir().as_os_str().as_encoded_bytes());
+    hasher.update(&store.boot().to_le_bytes());
+    hasher.update(&crate::edges::clock::unix_ms().to_le_bytes());
+    hasher.update(&std::process::id().to_le_bytes());
+    hasher.finalize().as_bytes()[..16].try_into().expect("sixteen of thirty-two bytes")
+}
+
+fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
+    WarcOptions {
+        segment_bytes_max: config.storage.warc_bytes_max,
+        software: format!("orbweaver/{}", env!("CARGO_PKG_VERSION")),
+        user_agent: config.fetch.user_agent.clone(),
+        robots: if config.crawl.obey_robots { "obey" } else { "ignore" }.to_owned(),
+        node_seed,
+    }
+}
+
+fn follow_rules(config: &Config, filter: &Arc<Filter>) -> FollowRules {
+    FollowRules {
+        filter: Arc::clone(filter),
+        urls: config.url.clone(),
+        redirects_max: config.crawl.redirects_max,
+        parts: config.crawl.page_parts,
+    }
+}
+
+fn extract_rules(config: &Config) -> ExtractRules {
+    ExtractRules {
+        urls: config.url.clone(),
+        limits: config.parse.limits.clone(),
+        meta_robots: config.crawl.meta_robots,
+        x_robots_tag: config.crawl.x_robots_tag,
+        rel_nofollow: config.crawl.rel_nofollow,
+    }
+}
+
+fn frontier_rules(config: &Config) -> FrontierRules {
+    let fetch_timeout = config.fetch.limits.fetch_timeout_ms * 1_000;
+    FrontierRules {
+        queues_max: config.storage.queues_max,
+        window_max: config.storage.queue_window,
+        flights_max: config.fetch.concurrency,
+        flight_timeout: fetch_timeout + config.fetch.settle_timeout_s * 1_000_000,
+        fetch_timeout,
+        robots_ttl_ms: config.crawl.robots_ttl_s * 1_000,
+        address_ttl: ADDRESS_TTL_US,
+        obey_robots: config.crawl.obey_robots,
+        read_sitemaps: config.crawl.read_sitemaps,
+        pace_addresses: config.fetch.pace_addresses,
+        product_token: config.product_token().to_owned(),
+        pace: config.politeness.clone(),
+        retry: config.retry,
+        urls: config.url.clone(),
+        pages_max: config.crawl.pages_max,
+    }
+}

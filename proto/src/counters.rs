@@ -1,0 +1,157 @@
+//! Counters of a crawl and of a host. They count records as they are, so that a recount of all records gives exactly them:
+//! whoever replaces a record takes the old one out and puts the new one in.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Status, UrlRecord, UrlState};
+
+/// Media types counted by name, most of what the web serves; a hostile web could invent one for each page.
+const NAMED_TYPES: [&str; 24] = [
+    "application/atom+xml",
+    "application/javascript",
+    "application/json",
+    "application/ld+json",
+    "application/msword",
+    "application/octet-stream",
+    "application/pdf",
+    "application/rss+xml",
+    "application/xhtml+xml",
+    "application/xml",
+    "application/zip",
+    "audio/mpeg",
+    "image/gif",
+    "image/jpeg",
+    "image/png",
+    "image/svg+xml",
+    "image/webp",
+    "text/calendar",
+    "text/css",
+    "text/csv",
+    "text/html",
+    "text/plain",
+    "text/xml",
+    "video/mp4",
+];
+/// The other types are counted by what stands before the slash.
+const TYPE_FAMILIES: [&str; 6] = ["application", "audio", "font", "image", "text", "video"];
+
+fn type_name(content_type: &str) -> String {
+    if NAMED_TYPES.contains(&content_type) {
+        return content_type.to_owned();
+    }
+    let family = content_type.split('/').next().unwrap_or_default();
+    if TYPE_FAMILIES.contains(&family) { format!("{family}/*") } else { "other".to_owned() }
+}
+
+/// What a crawl has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// URLs known.
+    pub known: u64,
+    /// URLs that never ended a round.
+    pub new: u64,
+    /// URLs whose last round gave content, or "not modified".
+    pub processed: u64,
+    /// URLs whose last round failed for good.
+    pub failed: u64,
+    /// URLs refused by the crawl's own rules after they were admitted.
+    pub filtered: u64,
+    /// Fetches of pages, over all rounds and attempts.
+    pub fetches: u64,
+    /// Crawls that found another content than the one before.
+    pub changes: u64,
+    /// Crawls that found the same content.
+    pub unchanged: u64,
+    /// URLs whose content another URL gave before.
+    pub duplicates: u64,
+    /// Bytes of all current contents, decoded.
+    pub bytes: u64,
+    /// URLs by HTTP status of their last answer.
+    pub by_code: BTreeMap<u16, u64>,
+    /// URLs by the failure they ended in, or are being retried after.
+    pub by_failure: BTreeMap<String, u64>,
+    /// URLs with content by media type.
+    pub by_type: BTreeMap<String, u64>,
+}
+
+impl Counters {
+    /// Puts a record in.
+    pub fn add(&mut self, record: &UrlRecord) {
+        self.apply(record, |counter, n| *counter += n);
+    }
+
+    /// Takes a record out that was put in as it is.
+    pub fn remove(&mut self, record: &UrlRecord) {
+        self.apply(record, |counter, n| *counter = counter.saturating_sub(n));
+        self.by_code.retain(|_, count| *count > 0);
+        self.by_failure.retain(|_, count| *count > 0);
+        self.by_type.retain(|_, count| *count > 0);
+    }
+
+    fn apply(&mut self, record: &UrlRecord, change: impl Fn(&mut u64, u64)) {
+        change(&mut self.known, 1);
+        match (record.progress.status, record.state) {
+            (Status::Processed, _) => change(&mut self.processed, 1),
+            (Status::Crawled, UrlState::Disabled) => change(&mut self.filtered, 1),
+            (Status::Crawled, _) => change(&mut self.failed, 1),
+            _ => change(&mut self.new, 1),
+        }
+        let Some(found) = &record.findings else { return };
+        change(&mut self.fetches, u64::from(found.crawled));
+        change(&mut self.changes, u64::from(found.changes));
+        change(&mut self.unchanged, u64::from(found.unchanged));
+        change(&mut self.duplicates, u64::from(found.duplicate_of.is_some()));
+        change(&mut self.bytes, found.size);
+        if found.http_code != 0 {
+            change(self.by_code.entry(found.http_code).or_default(), 1);
+        }
+        if let Some(failure) = &found.failure {
+            change(self.by_failure.entry(failure.name().to_owned()).or_default(), 1);
+        }
+        if !found.content_type.is_empty() {
+            change(self.by_type.entry(type_name(&found.content_type)).or_default(), 1);
+        }
+    }
+}
+
+/// What a host has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCounters {
+    /// URLs known.
+    pub known: u64,
+    /// URLs whose last round gave content.
+    pub processed: u64,
+    /// URLs whose last round failed for good.
+    pub failed: u64,
+    /// Bytes of all current contents, decoded.
+    pub bytes: u64,
+}
+
+impl HostCounters {
+    /// Puts a record in.
+    pub fn add(&mut self, record: &UrlRecord) {
+        let [known, processed, failed, bytes] = Self::share(record);
+        self.known += known;
+        self.processed += processed;
+        self.failed += failed;
+        self.bytes += bytes;
+    }
+
+    /// Takes a record out that was put in as it is.
+    pub fn remove(&mut self, record: &UrlRecord) {
+        let [known, processed, failed, bytes] = Self::share(record);
+        self.known = self.known.saturating_sub(known);
+        self.processed = self.processed.saturating_sub(processed);
+        self.failed = self.failed.saturating_sub(failed);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    fn share(record: &UrlRecord) -> [u64; 4] {
+        let processed = record.progress.status == Status::Processed;
+        let failed = record.progress.status == Status::Crawled && record.state != UrlState::Disabled;
+        let bytes = record.findings.as_ref().map_or(0, |found| found.size);
+        [1, u64::from(processed), u64::from(failed), bytes]
+    }
+}

@@ -1,0 +1,1006 @@
+//! Frontier: what is fetched next. A pure state machine: [`Frontier::step`] takes what happened and says what to do.
+//!
+//! **The life of a URL here.** Storage admits a URL under its host's queue, on disk, in fetching order. The frontier keeps a
+//! window of each queue in memory: the first few entries, and a cursor behind them. A queue stands in the *agenda* under the time at
+//! which its host may be asked again; a host that is blocked stands late in it and costs nothing until then, and hosts that are due
+//! take turns. When its turn comes, the first entry becomes a *flight*: the host is busy until the fetch ended, the
+//! place among the flights is taken until storage has settled the outcome on disk. A flight that nobody settles before its deadline is
+//! *lost*: the entry goes back to its queue. Before the first page of an origin, its robots.txt is fetched, as an *errand* of the
+//! host it lies on, under the same politeness.
+//!
+//! **Bounds.** At most `queues_max` queues are in memory, each with at most `window_max` entries; what is beyond waits on disk and is
+//! swept in when there is room. At most `flights_max` flights.
+
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use self::queue::{Address, Errand, Queue, RobotsState};
+use super::filter::{Filter, Refusal};
+use super::politeness::{Lessons, Micros, PaceRules};
+use super::retry::{Failure, HostVerdict, RetryRules, UrlVerdict, verdict};
+use super::robots::Robots;
+use crate::batch::{Discovered, Entry, EntryKind, Pick};
+use crate::cluster::lease::Leases;
+use crate::key::{Order, QueueKey};
+use crate::url::{CanonicalUrl, UrlRules};
+
+/// Entries that one visit of a queue may refuse before the others get their turn.
+const REFUSALS_PER_VISIT: usize = 32;
+/// Queues asked for in one sweep.
+const SWEEP_QUEUES: usize = 256;
+/// Origins of one host whose robots.txt is remembered: schemes and ports; a host with more has the oldest asked again.
+const ORIGINS_MAX: usize = 8;
+/// Redirects followed for a robots.txt (RFC 9309: at least five).
+const ROBOTS_REDIRECTS_MAX: u8 = 5;
+/// Sitemaps taken from one robots.txt.
+const SITEMAPS_MAX: usize = 100;
+
+/// The two clocks: one that never jumps, for waiting, and one that means something tomorrow, for what is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Now {
+    /// Monotonic microseconds since the node started.
+    pub mono: Micros,
+    /// Unix milliseconds.
+    pub unix_ms: u64,
+}
+
+/// Bounds and times of the frontier.
+#[derive(Clone, Debug)]
+pub struct FrontierRules {
+    /// Queues in memory at once.
+    pub queues_max: usize,
+    /// Entries of one queue in memory.
+    pub window_max: usize,
+    /// Fetches that are not settled yet.
+    pub flights_max: usize,
+    /// A flight not settled after this is lost, in microseconds.
+    pub flight_timeout: Micros,
+    /// Longest whole fetch, in microseconds: it must end inside the lease.
+    pub fetch_timeout: Micros,
+    /// How long a robots.txt is believed, in milliseconds.
+    pub robots_ttl_ms: u64,
+    /// How long an address is believed, in microseconds.
+    pub address_ttl: Micros,
+    /// Whether robots.txt is obeyed.
+    pub obey_robots: bool,
+    /// Whether sitemaps named in robots.txt are read.
+    pub read_sitemaps: bool,
+    /// Whether the delay is also kept per address.
+    pub pace_addresses: bool,
+    /// Our name in robots.txt.
+    pub product_token: String,
+    /// How hosts are paced.
+    pub pace: PaceRules,
+    /// How often what is tried.
+    pub retry: RetryRules,
+    /// How URLs are brought into canonical form.
+    pub urls: UrlRules,
+    /// Pages after which no more are handed out, counted from the start of the crawl.
+    pub pages_max: Option<u64>,
+}
+
+/// What is known of a host beyond its URLs; kept on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// What it taught us.
+    pub lessons: Lessons,
+    /// Its robots.txt files, by origin.
+    pub robots: Vec<(String, RobotsCopy)>,
+    /// Whether it was ever asked for anything.
+    pub heard: bool,
+}
+
+/// A robots.txt as it was fetched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RobotsCopy {
+    /// Unix milliseconds until which it is believed.
+    pub until: u64,
+    /// Its bytes; `None` if there was none, which allows everything.
+    pub body: Option<Vec<u8>>,
+}
+
+/// A queue as it lies on disk.
+#[derive(Clone, Debug)]
+pub struct LoadedQueue {
+    /// Its name.
+    pub key: QueueKey,
+    /// What is known of its host.
+    pub facts: HostFacts,
+    /// Its first entries.
+    pub entries: Vec<(Order, Entry)>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// What the fetch of a robots.txt gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RobotsFetch {
+    /// 2xx with this body.
+    Body(Vec<u8>),
+    /// 4xx: there is none.
+    Absent,
+    /// A redirect to here.
+    Redirect(String),
+    /// 5xx, 429, no answer: unknown.
+    Unavailable,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input {
+    /// Time passed.
+    Tick,
+    /// Storage admitted a new entry, or returned one to its queue.
+    Admitted {
+        /// Its queue.
+        queue: QueueKey,
+        /// Its place.
+        order: Order,
+        /// The entry.
+        entry: Entry,
+        /// The host was never seen before, so there is nothing to load.
+        new_host: bool,
+    },
+    /// The answer to [`Effect::Sweep`] or [`Effect::Load`].
+    Loaded {
+        /// The read it answers.
+        read: u64,
+        /// The queues.
+        queues: Vec<LoadedQueue>,
+        /// For a sweep: where to go on; `None` when the disk was read to its end.
+        sweep: Option<Option<QueueKey>>,
+    },
+    /// The answer to [`Effect::Refill`].
+    Refilled {
+        /// The queue.
+        queue: QueueKey,
+        /// Its next entries.
+        entries: Vec<(Order, Entry)>,
+        /// Whether there are more.
+        more: bool,
+    },
+    /// The answer to [`Effect::Resolve`].
+    Resolved {
+        /// The queue whose host was asked for.
+        queue: QueueKey,
+        /// Its address.
+        address: Result<IpAddr, Failure>,
+    },
+    /// A fetch ended; the host is free after its delay.
+    FetchEnded {
+        /// Which.
+        flight: u64,
+        /// What it means for the host.
+        host: HostVerdict,
+        /// What the server asked us to wait.
+        retry_after_ms: Option<u64>,
+    },
+    /// A robots.txt was fetched, or not.
+    RobotsFetched {
+        /// Which flight.
+        flight: u64,
+        /// What came.
+        answer: RobotsFetch,
+    },
+    /// Storage has the outcome on disk.
+    Settled {
+        /// Which flight.
+        flight: u64,
+        /// It counts as a page.
+        page: bool,
+    },
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Fetch this page, after writing it down as selected.
+    Fetch(Pick),
+    /// Fetch this robots.txt.
+    FetchRobots {
+        /// Which flight.
+        flight: u64,
+        /// Where.
+        url: CanonicalUrl,
+    },
+    /// Settle this entry as failed, without a fetch.
+    Refuse(Pick, Why),
+    /// Nobody settled this flight: put its entry back.
+    Lost(Pick),
+    /// Read more entries of a queue.
+    Refill {
+        /// The queue.
+        queue: QueueKey,
+        /// Those behind this place; all if `None`.
+        after: Option<Order>,
+        /// How many.
+        limit: usize,
+    },
+    /// Read one queue.
+    Load {
+        /// Names this read.
+        read: u64,
+        /// The queue.
+        queue: QueueKey,
+        /// How many entries.
+        limit: usize,
+    },
+    /// Read the next queues.
+    Sweep {
+        /// Names this read.
+        read: u64,
+        /// Those behind this one; the first if `None`.
+        after: Option<QueueKey>,
+        /// How many.
+        queues: usize,
+        /// How many entries of each.
+        limit: usize,
+    },
+    /// Find the address of a queue's host.
+    Resolve {
+        /// The queue.
+        queue: QueueKey,
+        /// Its host.
+        host: String,
+    },
+    /// Write down what is known of a host.
+    KeepFacts {
+        /// The queue.
+        queue: QueueKey,
+        /// What is known.
+        facts: HostFacts,
+    },
+    /// These URLs were named by a robots.txt.
+    Discover {
+        /// The queue whose crawl they belong to.
+        queue: QueueKey,
+        /// The URLs.
+        urls: Vec<Discovered>,
+    },
+}
+
+/// Why an entry is refused without a fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A failure of the table.
+    Failed(Failure),
+    /// It does not belong to the crawl (any more).
+    Filtered(Refusal),
+}
+
+struct Flight {
+    queue: QueueKey,
+    deadline: Micros,
+    /// The host (and address) is busy until the fetch ended.
+    fetching: Option<Option<IpAddr>>,
+    cargo: Cargo,
+}
+
+enum Cargo {
+    Page(Pick),
+    Refused(Pick),
+    Robots(Errand),
+}
+
+#[derive(Default)]
+struct AddressState {
+    busy: bool,
+    next_ok: Micros,
+    waiting: VecDeque<QueueKey>,
+}
+
+/// Sweeping queues in from disk.
+struct Sweep {
+    running: bool,
+    /// Where to go on.
+    after: Option<QueueKey>,
+    /// There may be queues on disk that are not in memory.
+    needed: bool,
+    /// A queue was left on disk, perhaps behind the back of the pass that is under way.
+    missed: bool,
+}
+
+/// Why nothing, or little, is fetched right now: for people who ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Queues in memory.
+    pub queues: usize,
+    /// Hosts being asked at this moment.
+    pub hosts_busy: usize,
+    /// Flights not settled.
+    pub flights: usize,
+    /// When the next queue is due, if one is.
+    pub next_due: Option<Micros>,
+}
+
+/// The frontier.
+pub struct Frontier {
+    rules: FrontierRules,
+    filter: Arc<Filter>,
+    leases: Leases,
+    queues: BTreeMap<QueueKey, Queue>,
+    agenda: BTreeSet<(Micros, u64, QueueKey)>,
+    turn: u64,
+    flights: BTreeMap<u64, Flight>,
+    deadlines: BTreeSet<(Micros, u64)>,
+    next_flight: u64,
+    page_flights: u64,
+    pages: u64,
+    addresses: BTreeMap<IpAddr, AddressState>,
+    address_floor: Micros,
+    sweep: Sweep,
+    /// Reads of queues that are under way.
+    reads: BTreeSet<u64>,
+    next_read: u64,
+    /// Queues that left memory, with the newest read of that time: that read, and those before it, may tell of entries
+    /// that are gone since.
+    forgotten: BTreeMap<QueueKey, u64>,
+    closed: bool,
+}
+
+impl Frontier {
+    /// A frontier over what is on disk. `pages` were fetched before; if the crawl is resumed, addresses are waited for once.
+    pub fn new(
+        now: Now,
+        rules: FrontierRules,
+        filter: Arc<Filter>,
+        leases: Leases,
+        pages: u64,
+        resumed: bool,
+    ) -> Frontier {
+        let address_floor = if resumed { now.mono + rules.pace.delay_ms * 1_000 } else { now.mono };
+        Frontier {
+            rules,
+            filter,
+            leases,
+            queues: BTreeMap::new(),
+            agenda: BTreeSet::new(),
+            turn: 0,
+            flights: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            // Answers to a former life of this actor may still come: numbers never repeat within a start of the node.
+            next_flight: now.mono + 1,
+            page_flights: 0,
+            pages,
+            addresses: BTreeMap::new(),
+            address_floor,
+            sweep: Sweep { running: false, after: None, needed: true, missed: false },
+            reads: BTreeSet::new(),
+            next_read: 0,
+            forgotten: BTreeMap::new(),
+            closed: false,
+        }
+    }
+
+    /// Takes in what happened and adds what to do to `out`.
+    pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Tick => {}
+            Input::Admitted { queue, order, entry, new_host } => self.admitted(now, queue, order, entry, new_host, out),
+            Input::Loaded { read, queues, sweep } => self.loaded(now, read, queues, sweep),
+            Input::Refilled { queue, entries, more } => self.refilled(now, &queue, entries, more),
+            Input::Resolved { queue, address } => self.resolved(now, &queue, address),
+            Input::FetchEnded { flight, host, retry_after_ms } => {
+                self.fetch_ended(now, flight, host, retry_after_ms, out)
+            }
+            Input::RobotsFetched { flight, answer } => self.robots_fetched(now, flight, answer, out),
+            Input::Settled { flight, page } => self.settled(flight, page),
+        }
+        self.expire(now, out);
+        self.pump(now, out);
+    }
+
+    /// Hands out nothing more; what is in flight is still taken in.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether all pages that may be handed out were.
+    pub fn is_spent(&self) -> bool {
+        self.rules.pages_max.is_some_and(|max| self.pages >= max)
+    }
+
+    /// Fetches that are not settled.
+    pub fn flights(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// When to step again if nothing happens before.
+    pub fn next_wake(&self) -> Option<Micros> {
+        let agenda = self.agenda.first().map(|(at, ..)| *at).filter(|_| self.has_room());
+        let deadline = self.deadlines.first().map(|(at, _)| *at);
+        agenda.into_iter().chain(deadline).min()
+    }
+
+    /// Where the frontier stands.
+    pub fn standing(&self) -> Standing {
+        Standing {
+            queues: self.queues.len(),
+            hosts_busy: self.queues.values().filter(|queue| queue.busy).count(),
+            flights: self.flights.len(),
+            next_due: self.agenda.first().map(|(at, ..)| *at),
+        }
+    }
+
+    /// A flight of a former life of this actor that may still be settled: its host stays busy until then.
+    pub fn adopt(&mut self, now: Now, pick: Pick) {
+        let flight = pick.flight;
+        self.next_flight = self.next_flight.max(flight + 1);
+        let queue = self.queue_or_new(now, &pick.queue);
+        queue.busy = true;
+        self.page_flights += 1;
+        let name = pick.queue.clone();
+        self.take_off(now, flight, Flight { queue: name, deadline: 0, fetching: Some(None), cargo: Cargo::Page(pick) });
+    }
+
+    fn has_room(&self) -> bool {
+        !self.closed && self.flights.len() < self.rules.flights_max && !self.budget_is_taken()
+    }
+
+    /// Every page that may still be handed out is in flight.
+    fn budget_is_taken(&self) -> bool {
+        self.rules.pages_max.is_some_and(|max| self.pages + self.page_flights >= max)
+    }
+
+    // What happened.
+
+    fn admitted(&mut self, now: Now, key: QueueKey, order: Order, entry: Entry, new_host: bool, out: &mut Vec<Effect>) {
+        if !self.queues.contains_key(&key) {
+            if self.queues.len() >= self.rules.queues_max {
+                self.leave_on_disk();
+                self.forget(&key);
+                return;
+            }
+            let mut queue = Queue::new(now, &self.rules, &HostFacts::default());
+            if !new_host {
+                queue.loading = true;
+                out.push(Effect::Load { read: self.begin_read(), queue: key.clone(), limit: self.rules.window_max });
+            }
+            self.queues.insert(key.clone(), queue);
+        }
+        let window_max = self.rules.window_max;
+        let queue = self.queues.get_mut(&key).expect("just looked up");
+        queue.admit(order, entry, window_max);
+        self.schedule(&key, now.mono);
+    }
+
+    fn loaded(&mut self, now: Now, read: u64, queues: Vec<LoadedQueue>, sweep: Option<Option<QueueKey>>) {
+        for loaded in queues {
+            self.loaded_one(now, read, loaded);
+        }
+        if let Some(next) = sweep {
+            self.sweep.running = false;
+            // What was missed is found by a whole pass from the beginning, which starts when this one ends.
+            self.sweep.needed = next.is_some() || std::mem::take(&mut self.sweep.missed);
+            self.sweep.after = next;
+        }
+        self.end_read(read);
+    }
+
+    fn loaded_one(&mut self, now: Now, read: u64, loaded: LoadedQueue) {
+        let stale = self.forgotten.get(&loaded.key).is_some_and(|newest| read <= *newest);
+        match self.queues.get(&loaded.key) {
+            Some(queue) if !queue.loading => return,
+            None if stale || self.queues.len() >= self.rules.queues_max => return self.leave_on_disk(),
+            _ => {}
+        }
+        let mut queue = Queue::new(now, &self.rules, &loaded.facts);
+        queue.window = loaded.entries.into_iter().collect();
+        queue.more = loaded.more;
+        queue.cursor = queue.window.last_key_value().map(|(order, _)| *order);
+        self.forget_in_agenda(&loaded.key);
+        if let Some(placeholder) = self.queues.remove(&loaded.key) {
+            queue.take_over(placeholder, stale);
+        }
+        self.queues.insert(loaded.key.clone(), queue);
+        self.schedule(&loaded.key, now.mono);
+    }
+
+    fn begin_read(&mut self) -> u64 {
+        self.next_read += 1;
+        self.reads.insert(self.next_read);
+        self.next_read
+    }
+
+    fn end_read(&mut self, read: u64) {
+        self.reads.remove(&read);
+        let oldest = self.reads.first().copied().unwrap_or(u64::MAX);
+        self.forgotten.retain(|_, newest| *newest >= oldest);
+    }
+
+    /// A queue is, or stays, out of memory and changes on disk: reads that are under way tell of its past.
+    fn forget(&mut self, key: &QueueKey) {
+        if let Some(newest) = self.reads.last() {
+            self.forgotten.insert(key.clone(), *newest);
+        }
+    }
+
+    fn refilled(&mut self, now: Now, key: &QueueKey, entries: Vec<(Order, Entry)>, more: bool) {
+        let window_max = self.rules.window_max;
+        let Some(queue) = self.queues.get_mut(key) else { return };
+        queue.refilled(entries, more, window_max);
+        self.schedule(key, now.mono);
+    }
+
+    fn resolved(&mut self, now: Now, key: &QueueKey, address: Result<IpAddr, Failure>) {
+        let until = now.mono + self.rules.address_ttl;
+        let Some(queue) = self.queues.get_mut(key) else { return };
+        queue.address = match address {
+            Ok(address) => Address::Known { address, until },
+            Err(failure) => Address::Failed { failure, until: now.mono + queue.pace.delay(&self.rules.pace) },
+        };
+        self.schedule(key, now.mono);
+    }
+
+    fn fetch_ended(
+        &mut self,
+        now: Now,
+        flight: u64,
+        verdict: HostVerdict,
+        retry_after_ms: Option<u64>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(flight) = self.flights.get_mut(&flight) else { return };
+        let Some(address) = flight.fetching.take() else { return };
+        let key = flight.queue.clone();
+        self.release(now, &key, address, verdict, retry_after_ms, out);
+    }
+
+    /// The host was asked and is free again after its delay.
+    fn release(
+        &mut self,
+        now: Now,
+        key: &QueueKey,
+        address: Option<IpAddr>,
+        verdict: HostVerdict,
+        retry_after_ms: Option<u64>,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(state) = address.and_then(|address| self.addresses.get_mut(&address)) {
+            state.busy = false;
+            state.next_ok = now.mono + self.rules.pace.delay_ms * 1_000;
+        }
+        if let Some(address) = address {
+            self.wake_waiting(address);
+        }
+        let Some(queue) = self.queues.get_mut(key) else { return };
+        queue.busy = false;
+        let before = queue.pace.lessons().clone();
+        queue.pace.ended(now.mono, verdict, retry_after_ms, &self.rules.pace);
+        let next_ok = queue.pace.next_ok();
+        if *queue.pace.lessons() != before || !queue.heard {
+            queue.heard = true;
+            out.push(Effect::KeepFacts { queue: key.clone(), facts: queue.facts() });
+        }
+        self.schedule(key, next_ok);
+    }
+
+    fn settled(&mut self, flight: u64, page: bool) {
+        let Some(flight) = self.land(flight) else { return };
+        debug_assert!(!matches!(flight.cargo, Cargo::Robots(_)), "robots flights land when fetched");
+        self.pages += u64::from(page);
+    }
+
+    fn robots_fetched(&mut self, now: Now, flight: u64, answer: RobotsFetch, out: &mut Vec<Effect>) {
+        let Some(Flight { queue, fetching, cargo: Cargo::Robots(errand), .. }) = self.land(flight) else { return };
+        let verdict = if answer == RobotsFetch::Unavailable { HostVerdict::Failing } else { HostVerdict::Healthy };
+        if let Some(address) = fetching {
+            self.release(now, &queue, address, verdict, None, out);
+        }
+        match answer {
+            RobotsFetch::Redirect(location) => self.robots_redirected(now, errand, &location, out),
+            RobotsFetch::Body(body) => self.robots_known(now, errand, Some(body), out),
+            RobotsFetch::Absent => self.robots_known(now, errand, None, out),
+            RobotsFetch::Unavailable => self.robots_unavailable(now, &errand),
+        }
+    }
+
+    fn robots_redirected(&mut self, now: Now, errand: Errand, location: &str, out: &mut Vec<Effect>) {
+        let target = CanonicalUrl::join(&errand.url.to_url(), location, &self.rules.urls);
+        match target {
+            // Too many hops, or a hop to nowhere: unavailable in the sense of RFC 9309, which allows.
+            _ if errand.hops >= ROBOTS_REDIRECTS_MAX => self.robots_known(now, errand, None, out),
+            Err(_) => self.robots_known(now, errand, None, out),
+            Ok(url) => {
+                let host = QueueKey::new(errand.queue.crawl(), &url);
+                let next = Errand { url, hops: errand.hops + 1, ..errand };
+                self.queue_or_new(now, &host).errands.push_back(next);
+                self.schedule(&host, now.mono);
+            }
+        }
+    }
+
+    fn robots_known(&mut self, now: Now, errand: Errand, body: Option<Vec<u8>>, out: &mut Vec<Effect>) {
+        let copy = RobotsCopy { until: now.unix_ms + self.rules.robots_ttl_ms, body };
+        let Some(queue) = self.queues.get_mut(&errand.queue) else { return };
+        let rules = queue.learn_robots(&errand.origin, copy, &self.rules);
+        let sitemaps: Vec<String> = rules.sitemaps().iter().take(SITEMAPS_MAX).cloned().collect();
+        out.push(Effect::KeepFacts { queue: errand.queue.clone(), facts: queue.facts() });
+        let next_ok = queue.pace.next_ok();
+        self.schedule(&errand.queue, next_ok);
+        if self.rules.read_sitemaps {
+            self.discover_sitemaps(&errand, &sitemaps, out);
+        }
+    }
+
+    /// Sitemaps are read when they lie on the host that names them or belong to the crawl anyway.
+    fn discover_sitemaps(&self, errand: &Errand, sitemaps: &[String], out: &mut Vec<Effect>) {
+        let host = errand.queue.host();
+        let urls: Vec<Discovered> = sitemaps
+            .iter()
+            .filter_map(|text| CanonicalUrl::parse(text, &self.rules.urls).ok())
+            .filter(|url| url.host() == host || self.filter.admits(url, 0).is_ok())
+            .map(|url| Discovered { url, kind: EntryKind::Sitemap, depth: 0, priority: u16::MAX, redirects: 0 })
+            .collect();
+        if !urls.is_empty() {
+            out.push(Effect::Discover { queue: errand.queue.clone(), urls });
+        }
+    }
+
+    fn robots_unavailable(&mut self, now: Now, errand: &Errand) {
+        let Some(queue) = self.queues.get_mut(&errand.queue) else { return };
+        let tries = queue.robots_tries(&errand.origin) + 1;
+        let state = match verdict(Failure::RobotsUnavailable, tries, &self.rules.retry).url {
+            UrlVerdict::Retry { wait_ms } => RobotsState::Unavailable { tries, until: now.mono + wait_ms * 1_000 },
+            UrlVerdict::GiveUp => RobotsState::Hopeless { until_unix: now.unix_ms + self.rules.robots_ttl_ms },
+        };
+        queue.set_robots(&errand.origin, state);
+        self.schedule(&errand.queue, now.mono);
+    }
+
+    // Flights.
+
+    fn take_off(&mut self, now: Now, number: u64, mut flight: Flight) {
+        flight.deadline = now.mono + self.rules.flight_timeout;
+        self.deadlines.insert((flight.deadline, number));
+        self.flights.insert(number, flight);
+    }
+
+    fn land(&mut self, number: u64) -> Option<Flight> {
+        let flight = self.flights.remove(&number)?;
+        self.deadlines.remove(&(flight.deadline, number));
+        self.page_flights -= u64::from(matches!(flight.cargo, Cargo::Page(_)));
+        Some(flight)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_flight += 1;
+        self.next_flight - 1
+    }
+
+    /// Flights whose deadline passed are lost: whoever had them is dead, or slower than anything we wait for.
+    fn expire(&mut self, now: Now, out: &mut Vec<Effect>) {
+        while let Some(&(deadline, number)) = self.deadlines.first()
+            && deadline <= now.mono
+        {
+            let flight = self.land(number).expect("every deadline has its flight");
+            if let Some(address) = flight.fetching {
+                self.release(now, &flight.queue, address, HostVerdict::Healthy, None, out);
+            }
+            match flight.cargo {
+                Cargo::Page(pick) | Cargo::Refused(pick) => out.push(Effect::Lost(pick)),
+                Cargo::Robots(errand) => self.robots_unavailable(now, &errand),
+            }
+        }
+    }
+
+    // What is next.
+
+    fn pump(&mut self, now: Now, out: &mut Vec<Effect>) {
+        while self.has_room()
+            && let Some((at, ..)) = self.agenda.first()
+            && *at <= now.mono
+        {
+            let (_, _, key) = self.agenda.pop_first().expect("just looked at");
+            self.visit(now, key, out);
+        }
+        if self.sweep.needed && !self.sweep.running && !self.closed && self.queues.len() < self.rules.queues_max {
+            self.sweep.running = true;
+            let queues = SWEEP_QUEUES.min(self.rules.queues_max - self.queues.len());
+            let (read, after) = (self.begin_read(), self.sweep.after.take());
+            out.push(Effect::Sweep { read, after, queues, limit: self.rules.window_max });
+        }
+    }
+
+    /// An address is free: the first queue that waits for it has its turn. If that one has no use for it, the next has.
+    fn wake_waiting(&mut self, address: IpAddr) {
+        let Some(state) = self.addresses.get_mut(&address).filter(|state| !state.busy) else { return };
+        let at = state.next_ok;
+        while let Some(next) = self.addresses.get_mut(&address).and_then(|state| state.waiting.pop_front()) {
+            if let Some(queue) = self.queues.get_mut(&next) {
+                queue.awaits_address = false;
+                return self.schedule(&next, at);
+            }
+        }
+    }
+
+    /// A queue's turn: takes its next errand or entry, or finds out what it waits for.
+    fn visit(&mut self, now: Now, key: QueueKey, out: &mut Vec<Effect>) {
+        let Some(mut queue) = self.queues.remove(&key) else { return };
+        queue.wake = None;
+        let again = self.visit_queue(now, &key, &mut queue, out);
+        let (busy, address) = (queue.busy, queue.address.known());
+        match again {
+            Again::Forget => self.forget(&key),
+            Again::Waits => drop(self.queues.insert(key, queue)),
+            Again::At(at) => {
+                self.queues.insert(key.clone(), queue);
+                self.schedule(&key, at);
+            }
+        }
+        if let Some(address) = address.filter(|_| !busy) {
+            self.wake_waiting(address);
+        }
+    }
+
+    fn visit_queue(&mut self, now: Now, key: &QueueKey, queue: &mut Queue, out: &mut Vec<Effect>) -> Again {
+        if queue.busy || queue.waits() {
+            return Again::Waits;
+        }
+        if queue.pace.next_ok() > now.mono {
+            return Again::At(queue.pace.next_ok());
+        }
+        for _ in 0..REFUSALS_PER_VISIT {
+            if queue.is_empty() {
+                return self.visit_empty(key, queue, out);
+            }
+            if queue.errands.is_empty() && self.budget_is_taken() {
+                return Again::Waits;
+            }
+            match self.next_of(now, key, queue, out) {
+                Next::Refused => continue,
+                Next::Wait(again) => return again,
+                Next::Took => return Again::Waits,
+            }
+        }
+        Again::At(now.mono)
+    }
+
+    /// Nothing in the window: read on, or leave memory.
+    fn visit_empty(&mut self, key: &QueueKey, queue: &mut Queue, out: &mut Vec<Effect>) -> Again {
+        if !queue.more {
+            return Again::Forget;
+        }
+        // With more queues than places, a queue that emptied its window lets the others in; the sweep brings it back.
+        if self.sweep.needed && self.queues.len() + 1 >= self.rules.queues_max {
+            self.leave_on_disk();
+            return Again::Forget;
+        }
+        queue.refilling = true;
+        out.push(Effect::Refill { queue: key.clone(), after: queue.cursor, limit: self.rules.window_max });
+        Again::Waits
+    }
+
+    fn leave_on_disk(&mut self) {
+        (self.sweep.needed, self.sweep.missed) = (true, true);
+    }
+
+    fn next_of(&mut self, now: Now, key: &QueueKey, queue: &mut Queue, out: &mut Vec<Effect>) -> Next {
+        let address = match self.address_of(now, key, queue, out) {
+            Ok(address) => address,
+            Err(Unaddressed::Wait(again)) => return Next::Wait(again),
+            Err(Unaddressed::Failed(failure)) => return self.refuse_unreachable(now, key, queue, failure, out),
+        };
+        if !self.leases.allow(key.slot(), now.mono + self.rules.fetch_timeout) {
+            return Next::Wait(Again::At(now.mono + self.rules.pace.delay_ms.max(1_000) * 1_000));
+        }
+        if let Some(errand) = queue.errands.pop_front() {
+            let flight = self.number();
+            out.push(Effect::FetchRobots { flight, url: errand.url.clone() });
+            self.start(now, key, queue, address, flight, Cargo::Robots(errand));
+            return Next::Took;
+        }
+        let Some((order, entry)) = queue.window.first_key_value() else { return Next::Refused };
+        if let Err(refusal) = self.admits(entry, order.depth) {
+            return self.refuse(now, key, queue, Why::Filtered(refusal), out);
+        }
+        if self.rules.obey_robots {
+            match queue.may_fetch(now, &entry.url) {
+                RobotsSay::Yes => {}
+                RobotsSay::No => {
+                    return self.refuse(now, key, queue, Why::Failed(Failure::RobotsForbidden), out);
+                }
+                RobotsSay::Hopeless => {
+                    return self.refuse(now, key, queue, Why::Failed(Failure::RobotsUnavailable), out);
+                }
+                RobotsSay::NotBefore(at) => return Next::Wait(Again::At(at)),
+                RobotsSay::Ask => {
+                    let origin = entry.url.origin().to_owned();
+                    return match Errand::robots(key, &origin, &self.rules.urls) {
+                        Some(errand) => {
+                            queue.set_robots(&origin, RobotsState::Asked { tries: queue.robots_tries(&origin) });
+                            queue.errands.push_back(errand);
+                            Next::Refused
+                        }
+                        None => self.refuse(now, key, queue, Why::Failed(Failure::BadUrl), out),
+                    };
+                }
+                RobotsSay::Asked => return Next::Wait(Again::Waits),
+            }
+        }
+        let pick = self.pop(key, queue);
+        out.push(Effect::Fetch(pick.clone()));
+        self.page_flights += 1;
+        self.start(now, key, queue, address, pick.flight, Cargo::Page(pick));
+        Next::Took
+    }
+
+    fn admits(&self, entry: &Entry, depth: u16) -> Result<(), Refusal> {
+        match entry.kind {
+            EntryKind::Page => self.filter.admits(&entry.url, depth),
+            EntryKind::Sitemap => Ok(()), // judged when it was named
+        }
+    }
+
+    /// The address to be asked, `None` where addresses are not paced; or why not now.
+    fn address_of(
+        &mut self,
+        now: Now,
+        key: &QueueKey,
+        queue: &mut Queue,
+        out: &mut Vec<Effect>,
+    ) -> Result<Option<IpAddr>, Unaddressed> {
+        if !self.rules.pace_addresses {
+            return Ok(None);
+        }
+        let address = match queue.address {
+            Address::Known { address, until } if now.mono < until => address,
+            Address::Failed { failure, until } if now.mono < until => return Err(Unaddressed::Failed(failure)),
+            _ => {
+                queue.address = Address::Asked;
+                out.push(Effect::Resolve { queue: key.clone(), host: key.host() });
+                return Err(Unaddressed::Wait(Again::Waits));
+            }
+        };
+        let floor = self.address_floor;
+        let state =
+            self.addresses.entry(address).or_insert_with(|| AddressState { next_ok: floor, ..Default::default() });
+        if state.busy {
+            queue.awaits_address = true;
+            state.waiting.push_back(key.clone());
+            return Err(Unaddressed::Wait(Again::Waits));
+        }
+        if state.next_ok > now.mono {
+            return Err(Unaddressed::Wait(Again::At(state.next_ok)));
+        }
+        Ok(Some(address))
+    }
+
+    fn refuse_unreachable(
+        &mut self,
+        now: Now,
+        key: &QueueKey,
+        queue: &mut Queue,
+        failure: Failure,
+        out: &mut Vec<Effect>,
+    ) -> Next {
+        if let Some(errand) = queue.errands.pop_front() {
+            if errand.queue == *key {
+                queue.set_robots(&errand.origin, RobotsState::Forgotten);
+            } else {
+                self.robots_unavailable(now, &errand);
+            }
+            return Next::Refused;
+        }
+        self.refuse(now, key, queue, Why::Failed(failure), out)
+    }
+
+    fn refuse(&mut self, now: Now, key: &QueueKey, queue: &mut Queue, why: Why, out: &mut Vec<Effect>) -> Next {
+        if self.flights.len() >= self.rules.flights_max {
+            return Next::Wait(Again::At(now.mono));
+        }
+        let pick = self.pop(key, queue);
+        let flight = pick.flight;
+        out.push(Effect::Refuse(pick.clone(), why));
+        let flown = Flight { queue: key.clone(), deadline: 0, fetching: None, cargo: Cargo::Refused(pick) };
+        self.take_off(now, flight, flown);
+        Next::Refused
+    }
+
+    fn pop(&mut self, key: &QueueKey, queue: &mut Queue) -> Pick {
+        let (order, entry) = queue.window.pop_first().expect("callers looked at the first entry");
+        Pick { flight: self.number(), queue: key.clone(), order, entry }
+    }
+
+    fn start(
+        &mut self,
+        now: Now,
+        key: &QueueKey,
+        queue: &mut Queue,
+        address: Option<IpAddr>,
+        flight: u64,
+        cargo: Cargo,
+    ) {
+        queue.busy = true;
+        if let Some(state) = address.and_then(|address| self.addresses.get_mut(&address)) {
+            state.busy = true;
+        }
+        self.take_off(now, flight, Flight { queue: key.clone(), deadline: 0, fetching: Some(address), cargo });
+    }
+
+    // The agenda.
+
+    /// Puts a queue on the agenda at `at`, or earlier than where it stands.
+    fn schedule(&mut self, key: &QueueKey, at: Micros) {
+        let Some(queue) = self.queues.get_mut(key) else { return };
+        if queue.busy || queue.waits() {
+            return;
+        }
+        let at = at.max(if queue.is_empty() && !queue.more { queue.pace.next_ok() } else { at });
+        if let Some((standing, turn)) = queue.wake {
+            if standing <= at {
+                return;
+            }
+            self.agenda.remove(&(standing, turn, key.clone()));
+        }
+        self.turn += 1;
+        queue.wake = Some((at, self.turn));
+        self.agenda.insert((at, self.turn, key.clone()));
+    }
+
+    fn forget_in_agenda(&mut self, key: &QueueKey) {
+        if let Some((at, turn)) = self.queues.get(key).and_then(|queue| queue.wake) {
+            self.agenda.remove(&(at, turn, key.clone()));
+        }
+    }
+
+    fn queue_or_new(&mut self, now: Now, key: &QueueKey) -> &mut Queue {
+        let rules = &self.rules;
+        self.queues.entry(key.clone()).or_insert_with(|| {
+            let heard = HostFacts { heard: true, ..Default::default() };
+            let mut queue = Queue::new(now, rules, &heard);
+            queue.more = true;
+            queue
+        })
+    }
+}
+
+/// When a queue has its next turn.
+enum Again {
+    /// At this time.
+    At(Micros),
+    /// When what it waits for has come.
+    Waits,
+    /// Never: it leaves memory.
+    Forget,
+}
+
+enum Next {
+    Took,
+    Refused,
+    Wait(Again),
+}
+
+enum Unaddressed {
+    Wait(Again),
+    Failed(Failure),
+}
+
+/// What robots.txt says about a URL.
+enum RobotsSay {
+    Yes,
+    No,
+    /// Nobody knows yet: ask.
+    Ask,
+    /// It is being asked.
+    Asked,
+    /// Not before this time.
+    NotBefore(Micros),
+    /// It could not be had, often enough.
+    Hopeless,
+}
+
+/// The rules of a stored robots.txt.
+fn robots_of(copy: &RobotsCopy, product_token: &str) -> Robots {
+    match &copy.body {
+        Some(body) => Robots::parse(body, product_token),
+        None => Robots::allow_all(),
+    }
+}

@@ -1,0 +1,250 @@
+//! One queue in memory: a window of its entries, and what is known of its host.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use super::{FrontierRules, HostFacts, Now, ORIGINS_MAX, RobotsCopy, RobotsSay, robots_of};
+use crate::batch::Entry;
+use crate::crawl::politeness::{Micros, Pace};
+use crate::crawl::retry::Failure;
+use crate::crawl::robots::Robots;
+use crate::key::{Order, QueueKey};
+use crate::url::{CanonicalUrl, UrlRules};
+
+/// A robots.txt to be fetched from the host it lies on, for the queue that needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Errand {
+    pub(super) queue: QueueKey,
+    pub(super) origin: String,
+    pub(super) url: CanonicalUrl,
+    pub(super) hops: u8,
+}
+
+impl Errand {
+    pub(super) fn robots(queue: &QueueKey, origin: &str, rules: &UrlRules) -> Option<Errand> {
+        let url = CanonicalUrl::parse(&format!("{origin}/robots.txt"), rules).ok()?;
+        Some(Errand { queue: queue.clone(), origin: origin.to_owned(), url, hops: 0 })
+    }
+}
+
+pub(super) enum Address {
+    Unknown,
+    Asked,
+    Known { address: IpAddr, until: Micros },
+    Failed { failure: Failure, until: Micros },
+}
+
+impl Address {
+    pub(super) fn known(&self) -> Option<IpAddr> {
+        match self {
+            Address::Known { address, .. } => Some(*address),
+            _ => None,
+        }
+    }
+}
+
+pub(super) enum RobotsState {
+    /// Must be asked again.
+    Forgotten,
+    Asked {
+        tries: u16,
+    },
+    Known {
+        rules: Box<Robots>,
+        copy: RobotsCopy,
+    },
+    Unavailable {
+        tries: u16,
+        until: Micros,
+    },
+    Hopeless {
+        until_unix: u64,
+    },
+}
+
+pub(super) struct Queue {
+    /// The first entries of the queue.
+    pub(super) window: BTreeMap<Order, Entry>,
+    /// Every entry on disk up to here is in the window, in flight, or gone.
+    pub(super) cursor: Option<Order>,
+    /// There are, or may be, entries on disk behind the cursor.
+    pub(super) more: bool,
+    pub(super) refilling: bool,
+    pub(super) loading: bool,
+    /// An entry came behind the cursor while the disk was being read: it may or may not have been seen.
+    missed: bool,
+    pub(super) errands: VecDeque<Errand>,
+    pub(super) busy: bool,
+    pub(super) pace: Pace,
+    pub(super) heard: bool,
+    pub(super) address: Address,
+    /// It stands in the line of its address.
+    pub(super) awaits_address: bool,
+    robots: Vec<(String, RobotsState)>,
+    /// Where it stands in the agenda.
+    pub(super) wake: Option<(Micros, u64)>,
+}
+
+impl Queue {
+    pub(super) fn new(now: Now, rules: &FrontierRules, facts: &HostFacts) -> Queue {
+        let robots: Vec<(String, RobotsState)> = facts
+            .robots
+            .iter()
+            .filter(|(_, copy)| copy.until > now.unix_ms)
+            .map(|(origin, copy)| {
+                let rules = Box::new(robots_of(copy, &rules.product_token));
+                (origin.clone(), RobotsState::Known { rules, copy: copy.clone() })
+            })
+            .collect();
+        let delay = delay_of(&robots);
+        Queue {
+            window: BTreeMap::new(),
+            cursor: None,
+            more: false,
+            refilling: false,
+            loading: false,
+            missed: false,
+            errands: VecDeque::new(),
+            busy: false,
+            pace: Pace::new(now.mono, &rules.pace, delay, facts.lessons.clone(), !facts.heard),
+            heard: facts.heard,
+            address: Address::Unknown,
+            awaits_address: false,
+            robots,
+            wake: None,
+        }
+    }
+
+    /// What must be kept of the host.
+    pub(super) fn facts(&self) -> HostFacts {
+        let copy = |(origin, state): &(String, RobotsState)| match state {
+            RobotsState::Known { copy, .. } => Some((origin.clone(), copy.clone())),
+            _ => None,
+        };
+        HostFacts {
+            lessons: self.pace.lessons().clone(),
+            robots: self.robots.iter().filter_map(copy).collect(),
+            heard: self.heard,
+        }
+    }
+
+    /// It can do nothing until an answer comes.
+    pub(super) fn waits(&self) -> bool {
+        self.loading
+            || self.awaits_address
+            || (self.refilling && self.window.is_empty() && self.errands.is_empty())
+            || matches!(self.address, Address::Asked)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.window.is_empty() && self.errands.is_empty()
+    }
+
+    /// A placeholder was loaded: what came meanwhile stays.
+    pub(super) fn take_over(&mut self, placeholder: Queue, stale: bool) {
+        self.more |= placeholder.more;
+        if placeholder.missed || stale {
+            // An entry came or went while the disk was read, perhaps in front of all that was read: read again.
+            self.window.clear();
+            (self.cursor, self.more) = (None, true);
+        }
+        self.errands = placeholder.errands;
+        self.busy = placeholder.busy;
+        self.heard |= placeholder.heard;
+    }
+
+    /// An entry is new on disk.
+    pub(super) fn admit(&mut self, order: Order, entry: Entry, window_max: usize) {
+        if self.loading {
+            self.missed = true;
+            return;
+        }
+        let behind = self.cursor.is_none_or(|cursor| order > cursor);
+        if behind && (self.more || self.refilling || self.window.len() >= window_max) {
+            self.more = true;
+            self.missed |= self.refilling;
+            return;
+        }
+        self.window.insert(order, entry);
+        if behind {
+            self.cursor = Some(order);
+        }
+        self.trim(window_max);
+    }
+
+    pub(super) fn refilled(&mut self, entries: Vec<(Order, Entry)>, more: bool, window_max: usize) {
+        self.refilling = false;
+        self.more = more || self.missed;
+        self.missed = false;
+        let cursor = self.cursor;
+        for (order, entry) in entries {
+            // What is at or before the cursor is known already, and perhaps in flight.
+            if cursor.is_none_or(|cursor| order > cursor) {
+                self.window.insert(order, entry);
+                self.cursor = self.cursor.max(Some(order));
+            }
+        }
+        self.trim(window_max);
+    }
+
+    fn trim(&mut self, window_max: usize) {
+        while self.window.len() > window_max {
+            self.window.pop_last();
+            self.more = true;
+            self.cursor = self.window.last_key_value().map(|(order, _)| *order);
+        }
+    }
+
+    // robots.txt
+
+    pub(super) fn may_fetch(&self, now: Now, url: &CanonicalUrl) -> RobotsSay {
+        let origin = url.origin();
+        match self.robots.iter().find(|(known, _)| known == origin).map(|(_, state)| state) {
+            None | Some(RobotsState::Forgotten) => RobotsSay::Ask,
+            Some(RobotsState::Asked { .. }) => RobotsSay::Asked,
+            Some(RobotsState::Known { copy, .. }) if copy.until <= now.unix_ms => RobotsSay::Ask,
+            Some(RobotsState::Known { rules, .. }) => {
+                if rules.allows(&url.as_str()[origin.len()..]) {
+                    RobotsSay::Yes
+                } else {
+                    RobotsSay::No
+                }
+            }
+            Some(RobotsState::Unavailable { until, .. }) if *until <= now.mono => RobotsSay::Ask,
+            Some(RobotsState::Unavailable { until, .. }) => RobotsSay::NotBefore(*until),
+            Some(RobotsState::Hopeless { until_unix }) if *until_unix <= now.unix_ms => RobotsSay::Ask,
+            Some(RobotsState::Hopeless { .. }) => RobotsSay::Hopeless,
+        }
+    }
+
+    pub(super) fn robots_tries(&self, origin: &str) -> u16 {
+        match self.robots.iter().find(|(known, _)| known == origin) {
+            Some((_, RobotsState::Asked { tries } | RobotsState::Unavailable { tries, .. })) => *tries,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn set_robots(&mut self, origin: &str, state: RobotsState) {
+        self.robots.retain(|(known, _)| known != origin);
+        if self.robots.len() >= ORIGINS_MAX {
+            self.robots.remove(0);
+        }
+        self.robots.push((origin.to_owned(), state));
+    }
+
+    pub(super) fn learn_robots(&mut self, origin: &str, copy: RobotsCopy, rules: &FrontierRules) -> Robots {
+        let parsed = robots_of(&copy, &rules.product_token);
+        self.set_robots(origin, RobotsState::Known { rules: Box::new(parsed.clone()), copy });
+        self.pace.hear_robots(delay_of(&self.robots), &rules.pace);
+        parsed
+    }
+}
+
+/// The longest Crawl-delay that any origin of the host asks for.
+fn delay_of(robots: &[(String, RobotsState)]) -> Option<u64> {
+    let delay = |state: &RobotsState| match state {
+        RobotsState::Known { rules, .. } => rules.crawl_delay_ms(),
+        _ => None,
+    };
+    robots.iter().filter_map(|(_, state)| delay(state)).max()
+}

@@ -1,0 +1,460 @@
+//! The core in a small world: a disk that is a map, servers that answer after a while, a clock that jumps to the next event.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+use crate::crawl::filter::FilterRules;
+use crate::crawl::politeness::SECOND;
+use crate::id::NodeId;
+use crate::key::DEFAULT_CRAWL;
+use crate::record::Progress;
+
+fn rules() -> FrontierRules {
+    FrontierRules {
+        queues_max: 1_000,
+        window_max: 4,
+        flights_max: 8,
+        flight_timeout: 60 * SECOND,
+        fetch_timeout: 30 * SECOND,
+        robots_ttl_ms: 86_400_000,
+        address_ttl: 300 * SECOND,
+        obey_robots: true,
+        read_sitemaps: true,
+        pace_addresses: true,
+        product_token: "orbweaver".into(),
+        pace: PaceRules::default(),
+        retry: RetryRules { robots_wait_ms: 10_000, ..RetryRules::default() },
+        urls: UrlRules::default(),
+        pages_max: None,
+    }
+}
+
+fn url(text: &str) -> CanonicalUrl {
+    CanonicalUrl::parse(text, &UrlRules::default()).unwrap()
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Request {
+    start: Micros,
+    end: Micros,
+    url: String,
+}
+
+/// What a host of the world does.
+#[derive(Clone, Default)]
+struct Host {
+    robots: Option<RobotsFetch>,
+    address: u8,
+    verdict: Option<HostVerdict>,
+    lost: bool,
+}
+
+struct World {
+    core: Frontier,
+    rng: ChaCha8Rng,
+    now: Micros,
+    disk: BTreeMap<QueueKey, BTreeMap<Order, Entry>>,
+    facts: BTreeMap<QueueKey, HostFacts>,
+    hosts: BTreeMap<String, Host>,
+    events: BTreeMap<(Micros, u64), Input>,
+    counter: u64,
+    sequence: u64,
+    requests: Vec<Request>,
+    open: BTreeMap<u64, usize>,
+    fetched: Vec<(String, Order)>,
+    refused: Vec<(String, Why)>,
+    discovered: Vec<String>,
+    queues_seen_max: usize,
+    flights_seen_max: usize,
+}
+
+impl World {
+    fn new(rules: FrontierRules, seed: u64) -> World {
+        let filter =
+            Filter::new(FilterRules { scope: crate::crawl::filter::Scope::Any, ..FilterRules::default() }, &[]);
+        let now = Now { mono: 0, unix_ms: 1_000_000 };
+        World {
+            core: Frontier::new(now, rules, Arc::new(filter.unwrap()), Leases::Sole, 0, false),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            now: 0,
+            disk: BTreeMap::new(),
+            facts: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            events: BTreeMap::new(),
+            counter: 0,
+            sequence: 0,
+            requests: Vec::new(),
+            open: BTreeMap::new(),
+            fetched: Vec::new(),
+            refused: Vec::new(),
+            discovered: Vec::new(),
+            queues_seen_max: 0,
+            flights_seen_max: 0,
+        }
+    }
+
+    /// Writes a URL to disk, and tells the core if it is to know.
+    fn add(&mut self, text: &str, priority: u16, depth: u16, tell: bool) {
+        let url = url(text);
+        let queue = QueueKey::new(DEFAULT_CRAWL, &url);
+        let new_host = !self.disk.contains_key(&queue);
+        self.sequence += 1;
+        let order = Order { priority, depth, sequence: self.sequence };
+        let entry =
+            Entry { url, kind: EntryKind::Page, progress: Progress::new(NodeId::SOLE), redirects: 0, validators: None };
+        self.disk.entry(queue.clone()).or_default().insert(order, entry.clone());
+        if tell {
+            self.step(Input::Admitted { queue, order, entry, new_host });
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        let mut effects = Vec::new();
+        self.core.step(Now { mono: self.now, unix_ms: 1_000_000 + self.now / 1_000 }, input, &mut effects);
+        self.queues_seen_max = self.queues_seen_max.max(self.core.queues.len());
+        self.flights_seen_max = self.flights_seen_max.max(self.core.flights.len());
+        for effect in effects {
+            self.perform(effect);
+        }
+    }
+
+    fn later(&mut self, at: Micros, input: Input) {
+        self.counter += 1;
+        self.events.insert((at, self.counter), input);
+    }
+
+    fn ask(&mut self, host: &str, flight: u64, url: &CanonicalUrl) -> (Micros, Host) {
+        let took = self.rng.random_range(1_000..400_000u64);
+        let end = self.now + took;
+        self.open.insert(flight, self.requests.len());
+        self.requests.push(Request { start: self.now, end, url: url.as_str().to_owned() });
+        (end, self.hosts.get(host).cloned().unwrap_or_default())
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        let soon = self.now + self.rng.random_range(0..5_000u64);
+        match effect {
+            Effect::Fetch(pick) => {
+                let gone = self.disk.get_mut(&pick.queue).and_then(|queue| queue.remove(&pick.order));
+                assert!(gone.is_some(), "{} was handed out twice", pick.entry.url);
+                let (end, host) = self.ask(&pick.queue.host(), pick.flight, &pick.entry.url);
+                self.fetched.push((pick.queue.host(), pick.order));
+                if host.lost {
+                    return;
+                }
+                let verdict = host.verdict.unwrap_or(HostVerdict::Healthy);
+                self.later(end, Input::FetchEnded { flight: pick.flight, host: verdict, retry_after_ms: None });
+                let settled = end + self.rng.random_range(0..50_000u64);
+                self.later(settled, Input::Settled { flight: pick.flight, page: true });
+            }
+            Effect::FetchRobots { flight, url } => {
+                let (end, host) = self.ask(url.host(), flight, &url);
+                let answer = host.robots.unwrap_or(RobotsFetch::Absent);
+                self.later(end, Input::RobotsFetched { flight, answer });
+            }
+            Effect::Refuse(pick, why) => {
+                self.disk.get_mut(&pick.queue).and_then(|queue| queue.remove(&pick.order)).expect("was on disk");
+                self.refused.push((pick.entry.url.as_str().to_owned(), why));
+                self.later(soon, Input::Settled { flight: pick.flight, page: false });
+            }
+            Effect::Lost(pick) => {
+                self.disk.entry(pick.queue.clone()).or_default().insert(pick.order, pick.entry.clone());
+                let Pick { queue, order, entry, .. } = pick;
+                self.later(soon, Input::Admitted { queue, order, entry, new_host: false });
+            }
+            Effect::Refill { queue, after, limit } => {
+                let (entries, more) = self.read(&queue, after, limit);
+                self.later(soon, Input::Refilled { queue, entries, more });
+            }
+            Effect::Load { read, queue, limit } => {
+                let loaded = self.load(&queue, limit);
+                self.later(soon, Input::Loaded { read, queues: vec![loaded], sweep: None });
+            }
+            Effect::Sweep { read, after, queues, limit } => {
+                let behind = |key: &QueueKey| after.as_ref().is_none_or(|after| key > after);
+                let keys: Vec<QueueKey> = self
+                    .disk
+                    .iter()
+                    .filter(|(key, entries)| behind(key) && !entries.is_empty())
+                    .map(|(key, _)| key.clone())
+                    .collect();
+                let next = (keys.len() > queues).then(|| keys[queues - 1].clone());
+                let queues = keys.iter().take(queues).map(|key| self.load(key, limit)).collect();
+                self.later(soon, Input::Loaded { read, queues, sweep: Some(next) });
+            }
+            Effect::Resolve { queue, host } => {
+                let last = self.hosts.get(&host).map_or(0, |host| host.address);
+                let last = if last == 0 { 1 + (self.counter % 200) as u8 } else { last };
+                let address = if last == 255 { Err(Failure::DnsNotFound) } else { Ok([10, 0, 0, last].into()) };
+                self.hosts.entry(host).or_default().address = last;
+                self.later(soon, Input::Resolved { queue, address });
+            }
+            Effect::KeepFacts { queue, facts } => {
+                self.facts.insert(queue, facts);
+            }
+            Effect::Discover { urls, .. } => {
+                self.discovered.extend(urls.into_iter().map(|found| found.url.as_str().to_owned()));
+            }
+        }
+    }
+
+    fn read(&self, queue: &QueueKey, after: Option<Order>, limit: usize) -> (Vec<(Order, Entry)>, bool) {
+        let mut rows: Vec<(Order, Entry)> = self
+            .disk
+            .get(queue)
+            .into_iter()
+            .flatten()
+            .filter(|(order, _)| after.is_none_or(|after| **order > after))
+            .map(|(order, entry)| (*order, entry.clone()))
+            .take(limit + 1)
+            .collect();
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        (rows, more)
+    }
+
+    fn load(&self, key: &QueueKey, limit: usize) -> LoadedQueue {
+        let (entries, more) = self.read(key, None, limit);
+        LoadedQueue { key: key.clone(), facts: self.facts.get(key).cloned().unwrap_or_default(), entries, more }
+    }
+
+    /// Runs until nothing is left to happen, or for `steps` events.
+    fn run(&mut self, steps: usize) {
+        self.step(Input::Tick);
+        for _ in 0..steps {
+            let event = self.events.first_key_value().map(|((at, _), _)| *at);
+            let wake = self.core.next_wake();
+            let Some(next) = event.into_iter().chain(wake).min() else { return };
+            self.now = self.now.max(next);
+            match self.events.first_entry().filter(|first| first.key().0 <= self.now) {
+                Some(first) => {
+                    let input = first.remove();
+                    self.step(input);
+                }
+                None => self.step(Input::Tick),
+            }
+        }
+        panic!("the frontier never came to rest");
+    }
+
+    fn left(&self) -> usize {
+        self.disk.values().map(BTreeMap::len).sum()
+    }
+
+    /// No two requests to the same host, or address, closer than the delay, and never two at once.
+    fn assert_polite(&self, delay: Micros) {
+        let mut last: BTreeMap<String, Micros> = BTreeMap::new();
+        let mut requests = self.requests.clone();
+        requests.sort_by_key(|request| request.start);
+        for request in requests {
+            let host = url(&request.url).host().to_owned();
+            let address = format!("address {}", self.hosts.get(&host).map_or(0, |host| host.address));
+            for name in [host, address] {
+                if let Some(end) = last.get(&name) {
+                    assert!(request.start >= end + delay, "{name} asked {} after {end}", request.start);
+                }
+                last.insert(name, request.end);
+            }
+        }
+    }
+}
+
+#[test]
+fn robots_txt_comes_first_and_pages_in_order_of_priority_depth_and_age() {
+    let mut world = World::new(rules(), 1);
+    world.add("http://a.example/late", 100, 2, false);
+    world.add("http://a.example/first", 100, 0, false);
+    world.add("http://a.example/urgent", 200, 9, false);
+    world.add("http://a.example/second", 100, 1, false);
+    world.add("http://a.example/third", 100, 1, false);
+    world.add("http://a.example/last", 50, 0, false);
+    world.run(1_000);
+    let asked: Vec<&str> = world.requests.iter().map(|r| r.url.trim_start_matches("http://a.example")).collect();
+    assert_eq!(asked, ["/robots.txt", "/urgent", "/first", "/second", "/third", "/late", "/last"]);
+    world.assert_polite(SECOND);
+}
+
+#[test]
+fn a_crawl_delay_is_kept_and_a_forbidden_page_is_refused() {
+    let mut world = World::new(rules(), 2);
+    let robots = b"User-agent: *\nDisallow: /private\nCrawl-delay: 7\nSitemap: http://a.example/map.xml".to_vec();
+    world.hosts.insert("a.example".into(), Host { robots: Some(RobotsFetch::Body(robots)), ..Host::default() });
+    for page in ["1", "2", "private/3", "4"] {
+        world.add(&format!("http://a.example/{page}"), 100, 1, false);
+    }
+    world.run(1_000);
+    world.assert_polite(7 * SECOND);
+    assert_eq!(world.requests.len(), 4);
+    assert_eq!(world.refused, [("http://a.example/private/3".to_owned(), Why::Failed(Failure::RobotsForbidden))]);
+    assert_eq!(world.discovered, ["http://a.example/map.xml"]);
+}
+
+#[test]
+fn hosts_take_turns() {
+    let mut world = World::new(FrontierRules { flights_max: 1, ..rules() }, 3);
+    for host in ["a", "b", "c"] {
+        for page in 0..5 {
+            world.add(&format!("http://{host}.example/{page}"), 100, 1, false);
+        }
+    }
+    world.run(10_000);
+    let hosts: Vec<String> = world.fetched.iter().map(|(host, _)| host.clone()).collect();
+    for round in hosts.chunks(3) {
+        assert_eq!(round.iter().collect::<BTreeSet<_>>().len(), 3, "{hosts:?}");
+    }
+}
+
+#[test]
+fn hosts_of_one_address_share_its_delay() {
+    let mut world = World::new(rules(), 4);
+    for host in 0..6 {
+        world.hosts.insert(format!("h{host}.example"), Host { address: 7, ..Host::default() });
+        world.add(&format!("http://h{host}.example/"), 100, 0, false);
+    }
+    world.run(10_000);
+    assert_eq!(world.fetched.len(), 6);
+    world.assert_polite(SECOND);
+}
+
+#[test]
+fn a_robots_txt_that_moved_to_another_host_is_fetched_under_that_hosts_politeness() {
+    let mut world = World::new(rules(), 5);
+    let moved = RobotsFetch::Redirect("http://b.example/robots.txt".into());
+    world.hosts.insert("a.example".into(), Host { robots: Some(moved), ..Host::default() });
+    let forbids = RobotsFetch::Body(b"User-agent: *\nDisallow: /no".to_vec());
+    world.hosts.insert("b.example".into(), Host { robots: Some(forbids), ..Host::default() });
+    for page in ["yes", "no"] {
+        world.add(&format!("http://a.example/{page}"), 100, 1, false);
+        world.add(&format!("http://b.example/{page}"), 100, 1, false);
+    }
+    world.run(10_000);
+    assert_eq!(world.fetched.len(), 2);
+    assert_eq!(world.refused.len(), 2);
+    world.assert_polite(SECOND);
+}
+
+#[test]
+fn robots_that_redirect_for_ever_allow_and_robots_that_fail_for_ever_forbid() {
+    let mut world = World::new(rules(), 6);
+    let round = RobotsFetch::Redirect("/robots.txt".into());
+    world.hosts.insert("a.example".into(), Host { robots: Some(round), ..Host::default() });
+    world.hosts.insert("b.example".into(), Host { robots: Some(RobotsFetch::Unavailable), ..Host::default() });
+    world.add("http://a.example/x", 100, 0, false);
+    world.add("http://b.example/x", 100, 0, false);
+    world.run(10_000);
+    assert_eq!(world.fetched.len(), 1);
+    assert_eq!(world.refused, [("http://b.example/x".to_owned(), Why::Failed(Failure::RobotsUnavailable))]);
+    world.assert_polite(SECOND);
+}
+
+#[test]
+fn a_host_without_an_address_is_refused_without_a_request() {
+    let mut world = World::new(rules(), 7);
+    world.hosts.insert("gone.example".into(), Host { address: 255, ..Host::default() });
+    for page in 0..40 {
+        world.add(&format!("http://gone.example/{page}"), 100, 0, false);
+    }
+    world.run(10_000);
+    assert_eq!((world.refused.len(), world.requests.len()), (40, 0));
+}
+
+#[test]
+fn a_flight_nobody_settles_is_lost_and_its_entry_comes_back() {
+    let mut world = World::new(rules(), 8);
+    world.hosts.insert("a.example".into(), Host { lost: true, ..Host::default() });
+    world.add("http://a.example/x", 100, 0, false);
+    world.step(Input::Tick);
+    for _ in 0..20 {
+        let Some((&(at, _), _)) = world.events.first_key_value() else { break };
+        world.now = world.now.max(at);
+        let (_, input) = world.events.pop_first().unwrap();
+        world.step(input);
+        if let Some(wake) = world.core.next_wake().filter(|_| world.events.is_empty() && world.fetched.is_empty()) {
+            world.now = world.now.max(wake);
+            world.step(Input::Tick);
+        }
+    }
+    assert_eq!((world.fetched.len(), world.left()), (1, 0));
+    world.hosts.clear();
+    world.run(1_000);
+    assert_eq!((world.fetched.len(), world.left()), (2, 0));
+    assert!(world.requests[2].start >= world.requests[1].start + 60 * SECOND);
+}
+
+#[test]
+fn no_more_pages_are_handed_out_than_the_limit() {
+    let mut world = World::new(FrontierRules { pages_max: Some(5), ..rules() }, 9);
+    for host in 0..10 {
+        for page in 0..3 {
+            world.add(&format!("http://h{host}.example/{page}"), 100, 0, false);
+        }
+    }
+    world.run(10_000);
+    assert_eq!(world.fetched.len(), 5);
+    assert!(world.core.is_spent());
+}
+
+#[test]
+fn a_closed_frontier_hands_out_nothing_and_lets_land_what_flies() {
+    let mut world = World::new(rules(), 10);
+    for host in 0..5 {
+        world.add(&format!("http://h{host}.example/"), 100, 0, false);
+    }
+    world.core.close();
+    world.run(1_000);
+    assert_eq!((world.requests.len(), world.core.flights()), (0, 0));
+}
+
+#[test]
+fn an_adopted_flight_keeps_its_host_busy() {
+    let mut world = World::new(rules(), 11);
+    world.add("http://a.example/1", 100, 0, false);
+    world.add("http://a.example/2", 100, 0, false);
+    let queue = QueueKey::new(DEFAULT_CRAWL, &url("http://a.example/1"));
+    let (order, entry) = world.disk.get_mut(&queue).unwrap().pop_first().unwrap();
+    world.core.adopt(Now { mono: 0, unix_ms: 0 }, Pick { flight: 3, queue, order, entry });
+    world.later(20 * SECOND, Input::FetchEnded { flight: 3, host: HostVerdict::Healthy, retry_after_ms: None });
+    world.later(20 * SECOND, Input::Settled { flight: 3, page: true });
+    world.run(1_000);
+    assert_eq!(world.fetched.len(), 1);
+    assert!(world.requests.iter().all(|request| request.start >= 21 * SECOND), "{:?}", world.requests);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn every_url_is_fetched_once_politely_and_within_bounds(
+        seed in any::<u64>(),
+        hosts in 1..25usize,
+        pages in proptest::collection::vec((0..25usize, 0..3u16, 0..3u16, any::<bool>()), 1..150),
+        queues_max in 2..12usize,
+        window_max in 1..5usize,
+        flights_max in 1..6usize,
+        failing in 0..3u8,
+    ) {
+        let rules = FrontierRules { queues_max, window_max, flights_max, ..rules() };
+        let mut world = World::new(rules, seed);
+        let name = |host: usize| format!("h{}.d{}.example", host % hosts, host % hosts % 7);
+        for host in 0..hosts {
+            let verdict = (host % 5 < usize::from(failing)).then_some(HostVerdict::SlowDown);
+            world.hosts.insert(name(host), Host { verdict, ..Host::default() });
+        }
+        // Some are on disk from a former run, some come while it runs.
+        for told in [false, true] {
+            for (number, (host, priority, depth, tell)) in pages.iter().enumerate().filter(|(_, page)| page.3 == told) {
+                world.add(&format!("http://{}/{number}", name(*host)), *priority, *depth, *tell);
+            }
+        }
+        world.run(200_000);
+        prop_assert_eq!(world.left(), 0);
+        prop_assert_eq!(world.fetched.len(), pages.len());
+        prop_assert!(world.flights_seen_max <= flights_max);
+        prop_assert!(world.queues_seen_max <= queues_max);
+        world.assert_polite(SECOND);
+    }
+}

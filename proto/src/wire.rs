@@ -1,0 +1,82 @@
+//! The one encoding of everything that crosses the wire or the disk; the only user of bincode.
+//!
+//! Varints, little-endian, no trailing bytes, and a limit that is checked before anything is allocated. Decoding is from
+//! slices only: from a reader, bincode trusts length prefixes. Enum variants may only be appended, fields never reordered;
+//! what is stored carries the format version of its database, what is sent the version of its envelope.
+
+use bincode::Options;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Longest encoded value, in bytes. The largest is a robots.txt at its cap of 500 KiB; eight times that leaves room for batches.
+pub const VALUE_BYTES_MAX: u64 = 4 << 20;
+
+/// Why bytes could not be understood, or a value not be encoded.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} a {what}: {reason}")]
+pub struct WireError {
+    action: &'static str,
+    what: &'static str,
+    reason: String,
+}
+
+fn options() -> impl Options {
+    bincode::DefaultOptions::new().with_limit(VALUE_BYTES_MAX)
+}
+
+/// Encodes `value`, appending to `out`.
+pub fn encode_into<T: Serialize>(value: &T, out: &mut Vec<u8>) -> Result<(), WireError> {
+    options().serialize_into(out, value).map_err(|error| failed::<T>("encode", &error))
+}
+
+/// Encodes `value`.
+pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::with_capacity(128);
+    encode_into(value, &mut out)?;
+    Ok(out)
+}
+
+/// Decodes the whole of `bytes`; a byte too many is an error.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    options().deserialize(bytes).map_err(|error| failed::<T>("decode", &error))
+}
+
+fn failed<T>(action: &'static str, error: &bincode::Error) -> WireError {
+    WireError { action, what: short_name::<T>(), reason: error.to_string() }
+}
+
+fn short_name<T>() -> &'static str {
+    let name = std::any::type_name::<T>();
+    name.rsplit("::").next().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_comes_back_as_it_was() {
+        let value = (7u16, String::from("seven"), vec![1u64, 1 << 40]);
+        let bytes = encode(&value).unwrap();
+        assert_eq!(decode::<(u16, String, Vec<u64>)>(&bytes).unwrap(), value);
+    }
+
+    #[test]
+    fn trailing_bytes_are_refused() {
+        let mut bytes = encode(&1u8).unwrap();
+        bytes.push(0);
+        assert!(decode::<u8>(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_length_beyond_the_input_is_an_error_and_not_an_allocation() {
+        let mut bytes = vec![253];
+        bytes.extend_from_slice(&u64::MAX.to_le_bytes());
+        assert!(decode::<Vec<u8>>(&bytes).is_err());
+        assert!(decode::<Vec<String>>(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_value_over_the_limit_is_not_encoded() {
+        assert!(encode(&vec![0u8; VALUE_BYTES_MAX as usize + 1]).is_err());
+    }
+}

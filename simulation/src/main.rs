@@ -1,0 +1,140 @@
+//! The virtual world as a program. For now it serves the synthetic web.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use clap::{Args, Parser, Subcommand};
+use simulation::world::server::{Server, ServerOptions};
+use simulation::world::web::{Oddity, Web, WebPlan};
+
+#[derive(Parser)]
+#[command(about = "The virtual world Orbweaver is tested in", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serves a synthetic web on loopback addresses until Ctrl-C.
+    ///
+    /// The first line printed is a JSON object with the seeds, the port, and the address of every host.
+    #[command(after_help = "Example: a hundred hosts of a thousand plain pages, with an access log\n  \
+        simulation web --preset bench --seed 7 --hosts 100 --pages 1000 --log access.jsonl")]
+    Web(WebArguments),
+}
+
+#[derive(Args)]
+struct WebArguments {
+    /// What the web is like before the other options change it.
+    #[arg(long, value_enum, default_value_t = Preset::Small)]
+    preset: Preset,
+    /// A plan as JSON, instead of a preset.
+    #[arg(long, value_name = "FILE", conflicts_with = "preset")]
+    plan: Option<PathBuf>,
+    /// Decides every byte of the web [default: 1].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Hosts of plain pages.
+    #[arg(long)]
+    hosts: Option<u32>,
+    /// Pages of each plain host.
+    #[arg(long)]
+    pages: Option<u32>,
+    /// Mean size of a plain page.
+    #[arg(long)]
+    page_bytes: Option<u32>,
+    /// One host with this oddity, and no others but those also named: redirects, slow, calendar-trap…
+    #[arg(long, value_name = "NAME")]
+    oddity: Vec<Oddity>,
+    /// Plain hosts only.
+    #[arg(long, conflicts_with = "oddity")]
+    no_oddities: bool,
+    /// Print what a polite crawler must, may and must never request, as JSON, and serve nothing. Without --port the URLs
+    /// have no port.
+    #[arg(long)]
+    list: bool,
+    /// Port of all hosts; a free one if not given.
+    #[arg(long)]
+    port: Option<u16>,
+    /// Time each plain page takes to answer.
+    #[arg(long)]
+    delay_ms: Option<u32>,
+    /// Crawl-delay in every robots.txt.
+    #[arg(long)]
+    crawl_delay_ms: Option<u32>,
+    /// Call hosts by name instead of address; the printed table maps them.
+    #[arg(long)]
+    names: bool,
+    /// Write the access log to this file, one JSON object per line.
+    #[arg(long)]
+    log: Option<PathBuf>,
+    /// Threads to serve with.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Preset {
+    /// Everything there is, in a few hundred pages.
+    Small,
+    /// More of it, with names and delays, to watch.
+    Demo,
+    /// Plain pages only.
+    Bench,
+}
+
+impl WebArguments {
+    fn plan(&self) -> anyhow::Result<WebPlan> {
+        let mut plan = match (&self.plan, self.preset) {
+            (Some(file), _) => {
+                let text = std::fs::read(file).with_context(|| format!("cannot read the plan {}", file.display()))?;
+                serde_json::from_slice(&text).with_context(|| format!("{} is no plan of a web", file.display()))?
+            }
+            (None, Preset::Small) => WebPlan::small(1),
+            (None, Preset::Demo) => WebPlan::demo(1),
+            (None, Preset::Bench) => WebPlan::bench(1, self.hosts.unwrap_or(20), 100),
+        };
+        plan.seed = self.seed.unwrap_or(plan.seed);
+        plan.hosts = self.hosts.unwrap_or(plan.hosts);
+        plan.pages_per_host = self.pages.unwrap_or(plan.pages_per_host);
+        plan.page_bytes = self.page_bytes.unwrap_or(plan.page_bytes);
+        plan.delay_ms = self.delay_ms.unwrap_or(plan.delay_ms);
+        plan.crawl_delay_ms = self.crawl_delay_ms.unwrap_or(plan.crawl_delay_ms);
+        if !self.oddity.is_empty() || self.no_oddities {
+            plan.oddities = self.oddity.iter().map(|oddity| (*oddity, 1)).collect();
+        }
+        ensure!(plan.hosts > 0, "a web needs at least one plain host: its root links to everything else");
+        ensure!(plan.pages_per_host > 0, "a host needs at least one page, its root");
+        Ok(if self.names { plan.with_names() } else { plan })
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let Command::Web(arguments) = Arguments::parse().command;
+    let plan = arguments.plan()?;
+    if arguments.list {
+        let port = arguments.port.unwrap_or(80);
+        println!("{}", serde_json::to_string_pretty(&Web::new(WebPlan { port, ..plan }).expected())?);
+        return Ok(());
+    }
+    let options = ServerOptions {
+        port: arguments.port.unwrap_or(0),
+        threads: arguments.threads.max(1),
+        keep_log: false,
+        log_file: arguments.log.clone(),
+    };
+    let mut server = Server::start_with(Web::new(plan), options)?;
+    let first_line = serde_json::json!({
+        "seeds": server.seeds(),
+        "port": server.port(),
+        "hosts": server.hosts_table().into_iter().collect::<BTreeMap<_, _>>(),
+    });
+    println!("{first_line}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(tokio::signal::ctrl_c())?;
+    server.stop();
+    eprintln!("{} requests served", server.requests_total());
+    Ok(())
+}
