@@ -51,7 +51,7 @@ impl TextBuilder {
             }
             let start = at;
             at += 1;
-            while at < bytes.len() && blank_bytes(&bytes[at..]) == 0 {
+            while at < bytes.len() && (!MAY_BE_BLANK[usize::from(bytes[at])] || blank_bytes(&bytes[at..]) == 0) {
                 at += 1;
             }
             self.push_word(&piece[start..at]);
@@ -81,6 +81,17 @@ impl TextBuilder {
         self.text
     }
 }
+
+/// The bytes with which [`blank_bytes`] can find something: words are most of a text, and scanned by this table.
+const MAY_BE_BLANK: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = matches!(byte, 0..=0x20 | 0x7F | 0xC2 | 0xE1..=0xE3);
+        byte += 1;
+    }
+    table
+};
 
 /// Length of the white space or control character at the start of `bytes`, which is UTF-8; zero if it is neither.
 #[inline]
