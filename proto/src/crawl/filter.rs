@@ -23,9 +23,9 @@ const PATTERNS_MAX: usize = 1_000;
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Hosts of the seeds.
+    #[default]
     Host,
     /// Registrable domains of the seeds.
-    #[default]
     Domain,
     /// Origins of the seeds, below the directory of a seed's path.
     Prefix,
