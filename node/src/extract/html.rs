@@ -181,7 +181,7 @@ impl<'a> Collector<'a> {
             title_seen: false,
             body_seen: false,
             title: String::new(),
-            text: TextBuilder::new(rules.limits.text_bytes_max),
+            text: TextBuilder::for_markup(rules.limits.text_bytes_max, source.len()),
             references: Vec::new(),
             references_cut: false,
             nested: Vec::new(),

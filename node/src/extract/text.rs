@@ -25,6 +25,12 @@ impl TextBuilder {
         TextBuilder { text: String::new(), pending: Break::None, bytes_max, cut: false }
     }
 
+    /// The same, with room for what `source_bytes` of markup usually hold.
+    pub(super) fn for_markup(bytes_max: usize, source_bytes: usize) -> Self {
+        let expected = (source_bytes / 2).min(bytes_max).min(16 * 1024);
+        TextBuilder { text: String::with_capacity(expected), ..TextBuilder::new(bytes_max) }
+    }
+
     /// Whether text was dropped.
     pub(super) fn cut(&self) -> bool {
         self.cut
@@ -77,7 +83,8 @@ impl TextBuilder {
     }
 
     /// The text.
-    pub(super) fn finish(self) -> String {
+    pub(super) fn finish(mut self) -> String {
+        self.text.shrink_to_fit();
         self.text
     }
 }
