@@ -25,7 +25,7 @@ use super::{refresh, rel, srcset};
 
 /// References looked at per link kept: a page repeats its links, and some are refused.
 const REFERENCES_PER_LINK: usize = 4;
-/// `<noscript>` and `<noframes>` read per page; each costs a parser of its own, about 2 µs.
+/// `<noscript>` and `<noframes>` read per page; each costs a parser of its own, about 1 µs.
 const NESTED_MAX: usize = 64;
 
 static EVERY_ELEMENT: LazyLock<Selector> = LazyLock::new(|| "*".parse().expect("`*` is a selector"));
