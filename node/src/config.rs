@@ -305,7 +305,12 @@ mod tests {
                     Some(inner) if !inner.is_empty() => inner.keys().collect(),
                     _ => vec![name],
                 };
-                missing.extend(names.into_iter().filter(|name| !SAMPLE.contains(name.as_str())).map(|name| format!("{section}: {name}")));
+                missing.extend(
+                    names
+                        .into_iter()
+                        .filter(|name| !SAMPLE.contains(name.as_str()))
+                        .map(|name| format!("{section}: {name}")),
+                );
             }
         }
         assert!(missing.is_empty(), "{missing:?}");
@@ -322,7 +327,8 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_named() {
-        let wrong: [(fn(&mut Config), &str); 4] = [
+        type Break = fn(&mut Config);
+        let wrong: [(Break, &str); 4] = [
             (|config| config.fetch.concurrency = 0, "fetch.concurrency"),
             (|config| config.fetch.user_agent = "1bot".into(), "fetch.user_agent"),
             (|config| config.crawl.name = "a\nb".into(), "crawl.name"),

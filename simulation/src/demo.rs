@@ -56,16 +56,22 @@ fn crawl(program: &Path, server: &Server, config: &Path, data: &Path) -> anyhow:
     let mut command = Command::new(program);
     command.arg("crawl").args(server.seeds()).arg("--scope").arg("any");
     command.arg("--config").arg(config).arg("--data").arg(data);
-    println!("orbweaver crawl {} … --scope any --config {} --data {}\n", server.seeds()[0], config.display(), data.display());
+    println!(
+        "orbweaver crawl {} … --scope any --config {} --data {}\n",
+        server.seeds()[0],
+        config.display(),
+        data.display()
+    );
     command.status().with_context(|| format!("cannot run {}", program.display()))
 }
 
 /// Settings for a web that is nearby and impatient people: short waits, loopback allowed, the web's names known.
 fn settings(server: &Server) -> String {
-    let hosts: String = server.hosts_table().iter().map(|(name, address)| format!("\"{name}\" = \"{address}\"\n")).collect();
+    let hosts: String =
+        server.hosts_table().iter().map(|(name, address)| format!("\"{name}\" = \"{address}\"\n")).collect();
     format!(
         "[crawl]\nhost_urls_max = {HOST_URLS_MAX}\n\n\
-         [politeness]\ndelay_ms = 100\nslow_down_min_ms = 500\nleave_min_ms = 1000\nleave_max_ms = 4000\n\n\
+         [politeness]\ndelay_ms = 100\nslow_down_min_ms = 500\nslow_down_max_ms = 2000\nleave_min_ms = 1000\nleave_max_ms = 4000\n\n\
          [retry]\nwait_min_ms = 500\nwait_max_ms = 2000\nrobots_wait_ms = 1000\n\n\
          [fetch]\nallow_addresses = [\"127.0.0.0/8\"]\n\n\
          [fetch.limits]\nfetch_timeout_ms = 5000\nread_timeout_ms = 2000\n\n\

@@ -14,6 +14,7 @@ use proto::cluster::lease::Leases;
 use proto::crawl::filter::Filter;
 use proto::crawl::frontier::{Effect, Frontier as Core, FrontierRules, Input, Why};
 use proto::crawl::outcome::{Ending, OutcomeKind};
+use proto::crawl::politeness::{Micros, SECOND};
 use proto::crawl::retry::Failure;
 use proto::id::{BatchId, NodeId, Slot};
 use proto::key::QueueKey;
@@ -38,7 +39,7 @@ use crate::supervisor::{Lifeline, Link};
 /// How often entries that wait for their time are looked for. Retries wait for seconds at least.
 const DUE_EVERY: Duration = Duration::from_millis(250);
 /// Longest sleep: a wake-up too many costs microseconds, one that is missed would stop the crawl.
-const SLEEP_MAX: Duration = Duration::from_secs(1);
+const SLEEP_MAX: Micros = SECOND;
 
 /// What a frontier needs, the same for every life of it.
 #[derive(Clone)]
@@ -79,7 +80,8 @@ pub struct Frontier {
     effects: Vec<Effect>,
     next_batch: u64,
     admitting: usize,
-    alarm: Option<SpawnHandle>,
+    /// When it rings, and the handle to silence it.
+    alarm: Option<(Micros, SpawnHandle)>,
     _lifeline: Lifeline,
 }
 
@@ -140,16 +142,20 @@ impl Frontier {
         self.set_alarm(ctx);
     }
 
+    /// Wakes the core when it asks to be woken. An alarm that rings too early costs a step, so only an earlier one replaces it.
     fn set_alarm(&mut self, ctx: &mut Context<Self>) {
-        if let Some(alarm) = self.alarm.take() {
-            ctx.cancel_future(alarm);
-        }
         let now = self.parts.clock.now().mono;
-        let sleep = self.core.next_wake().map_or(SLEEP_MAX, |at| Duration::from_micros(at.saturating_sub(now)));
-        self.alarm = Some(ctx.run_later(sleep.min(SLEEP_MAX), |actor, ctx| {
+        let at = self.core.next_wake().unwrap_or(Micros::MAX).clamp(now, now + SLEEP_MAX);
+        match self.alarm {
+            Some((rings, _)) if rings <= at => return,
+            Some((_, handle)) => drop(ctx.cancel_future(handle)),
+            None => {}
+        }
+        let handle = ctx.run_later(Duration::from_micros(at - now), |actor, ctx| {
             actor.alarm = None;
             actor.step([Input::Tick], ctx);
-        }));
+        });
+        self.alarm = Some((at, handle));
     }
 
     fn perform(&mut self, effects: &mut Vec<Effect>, ctx: &mut Context<Self>) {

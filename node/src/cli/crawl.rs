@@ -13,7 +13,7 @@ use proto::url::CanonicalUrl;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use super::progress::Progress;
+use super::progress::{Progress, say};
 use super::summary::{Ended, Summary};
 use super::units::{parse_size, parse_time};
 use super::{Complaint, Exit, seeds};
@@ -208,16 +208,14 @@ async fn crawl(config: Config, filter: Arc<Filter>, seeds: Vec<CanonicalUrl>, js
     let thread = node.stop();
     actix::System::current().stop();
     let ended = watched?;
-    let summarise = move || {
-        // The disk thread ends with the last actor; the summary needs nothing of it but that all is written.
-        drop(thread);
-        Summary::read(&config.storage.data, ended, elapsed, before.counters.fetches).map(|summary| (summary, config))
-    };
-    let (summary, config) = summarise().map_err(Complaint::data)?;
+    // All that counts is on disk: the summary is read from there, whatever the disk thread still tidies up.
+    drop(thread);
+    let summary =
+        Summary::read(&config.storage.data, ended, elapsed, before.counters.fetches).map_err(Complaint::data)?;
     if json {
-        println!("{}", summary.json(&config.storage.data));
+        say(&summary.json(&config.storage.data));
     } else {
-        print!("{}", summary.text(&config.storage.data));
+        say(&summary.text(&config.storage.data).trim_end());
     }
     Ok(if ended == Ended::Interrupted { Exit::Interrupted } else { Exit::Done })
 }

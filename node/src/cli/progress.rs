@@ -61,7 +61,7 @@ impl Progress {
         let line = Line::new(state, standing, limits, self.rate(), self.elapsed(), stopping);
         match &self.bar {
             Some(bar) => bar.set_message(line.text()),
-            None if self.json => println!("{}", line.json()),
+            None if self.json => say(&line.json()),
             None => eprintln!("{}", line.text()),
         }
     }
@@ -164,6 +164,11 @@ impl Line {
             "stopping": self.stopping,
         })
     }
+}
+
+/// Writes a line to standard output. Whoever read it may have read enough: that ends nothing.
+pub(super) fn say(line: &impl std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Writes log lines to standard error, above the living line if there is one.

@@ -80,7 +80,7 @@ pub(super) fn show_count(count: u64) -> String {
     let digits = count.to_string();
     let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             shown.push(',');
         }
         shown.push(digit);

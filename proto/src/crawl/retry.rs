@@ -72,7 +72,7 @@ impl Default for RetryRules {
     fn default() -> Self {
         RetryRules {
             attempts_max: 4,
-            slow_down_attempts_max: 10,
+            slow_down_attempts_max: 6,
             wait_min_ms: 30_000,
             wait_max_ms: 3_600_000,
             robots_wait_ms: 60_000,

@@ -241,11 +241,8 @@ impl Store {
     }
 
     fn over(dir: &Path, db: DB, options: StoreOptions) -> Store {
-        let rules = OutcomeRules {
-            retry: options.retry.clone(),
-            recrawl_period_ms: options.recrawl_period_ms,
-            node: options.node,
-        };
+        let rules =
+            OutcomeRules { retry: options.retry, recrawl_period_ms: options.recrawl_period_ms, node: options.node };
         Store {
             dir: dir.to_owned(),
             db,
