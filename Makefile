@@ -22,11 +22,11 @@ rocksdb: setup
 	@.ci/rocksdb
 
 build: rocksdb
-	$(IN_ENV) cargo build --release --package node
+	$(IN_ENV) cargo build --release --package node --package simulation
 	@$(IN_ENV) sh -c 'echo "built $$CARGO_TARGET_DIR/release/orbweaver"'
 
 demo: build
-	$(IN_ENV) sh -c '"$$CARGO_TARGET_DIR/release/orbweaver" demo'
+	$(IN_ENV) sh -c '"$$CARGO_TARGET_DIR/release/simulation" demo'
 
 test: rocksdb
 	$(IN_ENV) .ci/test

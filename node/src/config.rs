@@ -16,7 +16,7 @@ use crate::edges::http::FetchLimits;
 use crate::extract::ExtractLimits;
 
 /// Where a site's operator finds out who we are, unless the user names a page of their own.
-const CONTACT: &str = "+https://orbweaver.invalid/bot";
+const CONTACT: &str = "+https://orbweaver.example/bot";
 
 /// A setting that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -173,19 +173,13 @@ impl Default for FetchConfig {
 }
 
 /// How pages are read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseConfig {
     /// Parsers, each with a thread of its own; 0 for half the cores.
     pub parsers: usize,
     /// How much of a page is kept.
     pub limits: ExtractLimits,
-}
-
-impl Default for ParseConfig {
-    fn default() -> Self {
-        ParseConfig { parsers: 0, limits: ExtractLimits::default() }
-    }
 }
 
 /// Where and how things are kept.
@@ -285,5 +279,67 @@ impl Config {
             0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
             parsers => parsers,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = include_str!("../../cluster.toml");
+
+    #[test]
+    fn the_sample_file_says_what_the_defaults_are() {
+        let sample: Config = toml::from_str(SAMPLE).unwrap();
+        sample.validate().unwrap();
+        assert_eq!(sample, Config::default());
+    }
+
+    #[test]
+    fn every_setting_stands_in_the_sample_file() {
+        let table = toml::Table::try_from(Config::default()).unwrap();
+        let mut missing = Vec::new();
+        for (section, settings) in &table {
+            for (name, value) in settings.as_table().unwrap() {
+                let names: Vec<&String> = match value.as_table() {
+                    Some(inner) if !inner.is_empty() => inner.keys().collect(),
+                    _ => vec![name],
+                };
+                missing.extend(names.into_iter().filter(|name| !SAMPLE.contains(name.as_str())).map(|name| format!("{section}: {name}")));
+            }
+        }
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wrong.toml");
+        std::fs::write(&path, "[fetch]\nconcurrency = 4\nspeed = 9\n").unwrap();
+        let error = Config::read(&path).unwrap_err().to_string();
+        assert!(error.contains("line 3") && error.contains("speed"), "{error}");
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let wrong: [(fn(&mut Config), &str); 4] = [
+            (|config| config.fetch.concurrency = 0, "fetch.concurrency"),
+            (|config| config.fetch.user_agent = "1bot".into(), "fetch.user_agent"),
+            (|config| config.crawl.name = "a\nb".into(), "crawl.name"),
+            (|config| config.crawl.recrawl_period_s = Some(0), "crawl.recrawl_period_s"),
+        ];
+        for (break_it, setting) in wrong {
+            let mut config = Config::default();
+            break_it(&mut config);
+            assert!(config.validate().unwrap_err().to_string().starts_with(setting), "{setting}");
+        }
+    }
+
+    #[test]
+    fn our_name_in_robots_txt_is_the_first_word() {
+        let mut config = Config::default();
+        assert_eq!(config.product_token(), "orbweaver");
+        config.fetch.user_agent = "My-Bot/2.1 (+https://example.com)".into();
+        assert_eq!(config.product_token(), "My-Bot");
     }
 }

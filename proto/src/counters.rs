@@ -108,7 +108,7 @@ impl Counters {
             change(self.by_code.entry(found.http_code).or_default(), 1);
         }
         if let Some(failure) = &found.failure {
-            change(self.by_failure.entry(failure.name().to_owned()).or_default(), 1);
+            change(self.by_failure.entry(failure.to_string()).or_default(), 1);
         }
         if !found.content_type.is_empty() {
             change(self.by_type.entry(type_name(&found.content_type)).or_default(), 1);
@@ -153,5 +153,66 @@ impl HostCounters {
         let failed = record.progress.status == Status::Crawled && record.state != UrlState::Disabled;
         let bytes = record.findings.as_ref().map_or(0, |found| found.size);
         [1, u64::from(processed), u64::from(failed), bytes]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crawl::retry::Failure;
+    use crate::error_mask::ErrorMask;
+    use crate::id::NodeId;
+    use crate::record::{Findings, Progress};
+    use proptest::prelude::*;
+
+    fn record() -> impl Strategy<Value = UrlRecord> {
+        let status = prop_oneof![Just(Status::New), Just(Status::Crawled), Just(Status::Processed)];
+        let state = prop_oneof![Just(UrlState::Enabled), Just(UrlState::Disabled), Just(UrlState::Error)];
+        let failure = proptest::option::of(prop_oneof![Just(Failure::Timeout), Just(Failure::Http(404))]);
+        let findings = (0..600u16, failure, "(text/html|image/x-[a-z]|rubbish|)", 0..5_000u64, 0..4u32);
+        (status, state, proptest::option::of(findings)).prop_map(|(status, state, findings)| UrlRecord {
+            url: "http://a.example/".into(),
+            progress: Progress { status, ..Progress::new(NodeId::SOLE) },
+            state,
+            error_mask: ErrorMask::default(),
+            depth: 0,
+            priority: 100,
+            parent: None,
+            discovered_at: 0,
+            findings: findings.map(|(http_code, failure, content_type, size, crawled)| {
+                Box::new(Findings { http_code, failure, content_type, size, crawled, ..Findings::default() })
+            }),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_put_in_and_taken_out_leaves_what_a_recount_finds(
+            kept in proptest::collection::vec(record(), 0..30),
+            replaced in proptest::collection::vec(record(), 0..30),
+        ) {
+            let (mut counters, mut hosts) = (Counters::default(), HostCounters::default());
+            for record in kept.iter().chain(&replaced) {
+                counters.add(record);
+                hosts.add(record);
+            }
+            for record in &replaced {
+                counters.remove(record);
+                hosts.remove(record);
+            }
+            let (mut recount, mut host_recount) = (Counters::default(), HostCounters::default());
+            for record in &kept {
+                recount.add(record);
+                host_recount.add(record);
+            }
+            prop_assert_eq!(counters, recount);
+            prop_assert_eq!(hosts, host_recount);
+        }
+    }
+
+    #[test]
+    fn a_hostile_web_cannot_invent_counters() {
+        let names = ["text/html", "text/x-1", "x/y", "image/webp", "image/\u{1}", "", "/"].map(type_name);
+        assert_eq!(names, ["text/html", "text/*", "other", "image/webp", "image/*", "other", "other"]);
     }
 }

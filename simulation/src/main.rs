@@ -1,7 +1,10 @@
-//! The virtual world as a program. For now it serves the synthetic web.
+//! The virtual world as a program: it serves the synthetic web, and shows the crawler at work on it.
+
+mod demo;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
@@ -23,6 +26,9 @@ enum Command {
     #[command(after_help = "Example: a hundred hosts of a thousand plain pages, with an access log\n  \
         simulation web --preset bench --seed 7 --hosts 100 --pages 1000 --log access.jsonl")]
     Web(WebArguments),
+    /// Serves a synthetic web and crawls it with the real program, to be watched.
+    #[command(after_help = "Example: simulation demo --data /tmp/demo")]
+    Demo(demo::DemoArguments),
 }
 
 #[derive(Args)]
@@ -111,8 +117,14 @@ impl WebArguments {
     }
 }
 
-fn main() -> anyhow::Result<()> {
-    let Command::Web(arguments) = Arguments::parse().command;
+fn main() -> anyhow::Result<ExitCode> {
+    match Arguments::parse().command {
+        Command::Web(arguments) => serve(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Demo(arguments) => demo::run(&arguments),
+    }
+}
+
+fn serve(arguments: &WebArguments) -> anyhow::Result<()> {
     let plan = arguments.plan()?;
     if arguments.list {
         let port = arguments.port.unwrap_or(80);

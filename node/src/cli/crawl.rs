@@ -144,11 +144,7 @@ pub(super) fn run(arguments: CrawlArguments) -> Result<Exit, Complaint> {
 fn configure(arguments: &CrawlArguments) -> Result<Config, Complaint> {
     let mut config = match &arguments.config {
         Some(path) => Config::read(path).map_err(Complaint::usage)?,
-        None => {
-            let mut config = Config::default();
-            config.filter.scope = Scope::Host;
-            config
-        }
+        None => Config::default(),
     };
     if let Some(data) = &arguments.data {
         config.storage.data.clone_from(data);

@@ -111,8 +111,8 @@ impl Shared {
         let answer = tokio::time::timeout(LOOKUP_TIMEOUT, look_up(servers, name + ".")).await;
         match answer {
             Ok(Ok(addresses)) => self.permitted(host, addresses),
-            Ok(Err(Miss::NoSuchName | Miss::NoAddress)) => Err(DnsError::NotFound { host: host.to_owned() }),
-            Ok(Err(Miss::NoAnswer(reason))) => Err(unavailable(reason)),
+            Ok(Err(Miss::UnknownName | Miss::NoAddress)) => Err(DnsError::NotFound { host: host.to_owned() }),
+            Ok(Err(Miss::Unanswered(reason))) => Err(unavailable(reason)),
             Err(_) => Err(unavailable("no answer in time".to_owned())),
         }
     }
@@ -141,9 +141,9 @@ impl Resolve for DnsResolver {
 
 /// Why a name server gave no address.
 enum Miss {
-    NoSuchName,
+    UnknownName,
     NoAddress,
-    NoAnswer(String),
+    Unanswered(String),
 }
 
 /// Asks for IPv4 addresses, and for IPv6 addresses only where there are none: one question for nearly every host, and
@@ -159,10 +159,10 @@ async fn look_up(servers: &TokioResolver, name: String) -> Result<Vec<IpAddr>, M
 async fn ask(servers: &TokioResolver, name: &str, record_type: RecordType) -> Result<Vec<IpAddr>, Miss> {
     let answer = servers.lookup(name, record_type).await.map_err(|error| match error {
         // A name that no question can carry (a label too long, say) does not exist either.
-        NetError::Proto(_) => Miss::NoSuchName,
-        error if error.is_nx_domain() => Miss::NoSuchName,
+        NetError::Proto(_) => Miss::UnknownName,
+        error if error.is_nx_domain() => Miss::UnknownName,
         error if error.is_no_records_found() => Miss::NoAddress,
-        error => Miss::NoAnswer(error.to_string()),
+        error => Miss::Unanswered(error.to_string()),
     })?;
     let addresses: Vec<IpAddr> = answer.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
     if addresses.is_empty() { Err(Miss::NoAddress) } else { Ok(addresses) }

@@ -25,7 +25,7 @@ use super::{refresh, rel, srcset};
 
 /// References looked at per link kept: a page repeats its links, and some are refused.
 const REFERENCES_PER_LINK: usize = 4;
-/// `<noscript>` and `<noframes>` read per page; each costs a parser of its own, about 2 µs.
+/// `<noscript>` and `<noframes>` read per page; each costs a parser of its own, about 1 µs.
 const NESTED_MAX: usize = 64;
 
 static EVERY_ELEMENT: LazyLock<Selector> = LazyLock::new(|| "*".parse().expect("`*` is a selector"));
@@ -181,7 +181,7 @@ impl<'a> Collector<'a> {
             title_seen: false,
             body_seen: false,
             title: String::new(),
-            text: TextBuilder::new(rules.limits.text_bytes_max),
+            text: TextBuilder::for_markup(rules.limits.text_bytes_max, source.len()),
             references: Vec::new(),
             references_cut: false,
             nested: Vec::new(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use proto::url::{CanonicalUrl, URL_BYTES_MAX};
-use url::Url;
+use url::{Position, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::page::{Defect, Extracted, Link, LinkKind};
@@ -22,12 +22,22 @@ pub(super) struct LinkSet<'r> {
     links_max: usize,
     cut: bool,
     refused: bool,
+    /// Room for one URL, so that not every reference allocates.
+    glued: String,
 }
 
 impl<'r> LinkSet<'r> {
     /// A set that keeps at most `links_max` links.
     pub(super) fn new(rules: &'r ExtractRules, links_max: usize) -> Self {
-        LinkSet { rules, links: Vec::new(), index: HashMap::new(), links_max, cut: false, refused: false }
+        LinkSet {
+            rules,
+            links: Vec::new(),
+            index: HashMap::new(),
+            links_max,
+            cut: false,
+            refused: false,
+            glued: String::new(),
+        }
     }
 
     /// Whether there were more links than are kept.
@@ -84,7 +94,12 @@ impl<'r> LinkSet<'r> {
             self.refused = true;
             return None;
         }
-        match CanonicalUrl::join(base, reference, &self.rules.urls) {
+        let resolved = if glue(base, reference, &mut self.glued) {
+            CanonicalUrl::parse(&self.glued, &self.rules.urls)
+        } else {
+            CanonicalUrl::join(base, reference, &self.rules.urls)
+        };
+        match resolved {
             Ok(url) if is_http(url.as_str()) => Some(url),
             Ok(_) => None,
             Err(proto::url::UrlError::Scheme(_)) => None,
@@ -120,6 +135,33 @@ impl<'r> LinkSet<'r> {
 /// White space and controls around a reference mean nothing.
 pub(super) fn trim(reference: &str) -> &str {
     reference.trim_matches(|character: char| character <= ' ')
+}
+
+/// Writes `reference` behind the part of `base` that it leaves alone, if it is of a form where that is all that joining
+/// means; most references on the web are. The canonical form is then often recognised without parsing.
+fn glue(base: &Url, reference: &str, glued: &mut String) -> bool {
+    let reference = reference.split('#').next().unwrap_or_default();
+    if reference.ends_with(|character: char| character <= ' ') {
+        return false; // at the end of a URL it would be trimmed, before a fragment it is not
+    }
+    let kept = match reference.as_bytes() {
+        [b'/'] => &base[..Position::BeforePath],
+        [b'/', next, ..] if next.is_ascii_alphanumeric() => &base[..Position::BeforePath],
+        [b'?', _, ..] => &base[..Position::AfterPath],
+        [first, ..] if first.is_ascii_alphanumeric() => {
+            let segment = reference.split(['/', '\\', '?']).next().unwrap_or_default();
+            if segment.contains(':') {
+                return false; // a scheme, or nearly one
+            }
+            let path = &base[..Position::AfterPath];
+            &path[..path.rfind('/').map_or(0, |slash| slash + 1)]
+        }
+        _ => return false,
+    };
+    glued.clear();
+    glued.push_str(kept);
+    glued.push_str(reference);
+    true
 }
 
 fn is_http(url: &str) -> bool {
@@ -200,6 +242,22 @@ mod tests {
         assert!(!links.cut());
         assert_eq!(links.add(&base(), "/4", LinkKind::Anchor, false), None);
         assert!(links.cut());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn gluing_is_joining(
+            path in "(/[a-z.;:@]{0,4}){0,3}(\\?[a-z/?]{0,4})?",
+            reference in "[a-zA-Z0-9./\\\\?#:;@%& \t\n\u{e9}-]{0,12}",
+        ) {
+            let base = Url::parse(&format!("https://user@example.com:8443{path}")).unwrap();
+            let mut glued = String::new();
+            if glue(&base, &reference, &mut glued) {
+                let rules = Default::default();
+                let joined = CanonicalUrl::join(&base, &reference, &rules);
+                proptest::prop_assert_eq!(CanonicalUrl::parse(&glued, &rules), joined, "{}", glued);
+            }
+        }
     }
 
     #[test]

@@ -151,12 +151,8 @@ impl<'r> List<'r> {
                         to.push_str(&text);
                     }
                 }
-                (Token::Close, Some((level, _))) if depth > level => {
-                    if depth == level + 1 {
-                        field = None;
-                    }
-                }
-                (Token::Close, Some((_, is_sitemap))) => {
+                (Token::Close, Some((level, _))) if depth == level + 1 => field = None,
+                (Token::Close, Some((level, is_sitemap))) if depth <= level => {
                     entry = None;
                     if !self.add(&location, &modified, is_sitemap) {
                         return;

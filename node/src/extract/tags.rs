@@ -97,21 +97,20 @@ pub(super) fn references(name: &[u8]) -> &'static [(&'static str, LinkKind, Hold
 
 /// Calls `found` with the name of every closing tag in `markup`, which has no opening tags and no text.
 pub(super) fn closing_tags(markup: &str, mut found: impl FnMut(&[u8])) {
-    let mut rest = markup;
-    while let Some(at) = rest.find('<') {
-        rest = &rest[at + 1..];
-        let skipped = if let Some(comment) = rest.strip_prefix("!--") {
-            comment.find("-->").map(|end| 3 + end + 3)
+    let bytes = markup.as_bytes();
+    let next = |from: usize, wanted: u8| Some(from + bytes.get(from..)?.iter().position(|&byte| byte == wanted)? + 1);
+    let mut at = 0;
+    while let Some(inside) = next(at, b'<') {
+        let end = if bytes[inside..].starts_with(b"!--") {
+            markup[inside..].find("-->").map(|end| inside + end + 3)
         } else {
-            if let Some(name) = rest.strip_prefix('/') {
-                found(TagName::read(name).as_bytes());
+            if bytes.get(inside) == Some(&b'/') {
+                found(TagName::read(&markup[inside + 1..]).as_bytes());
             }
-            rest.find('>').map(|end| end + 1)
+            next(inside, b'>')
         };
-        match skipped {
-            Some(bytes) => rest = &rest[bytes..],
-            None => return,
-        }
+        let Some(end) = end else { return };
+        at = end;
     }
 }
 

@@ -25,6 +25,12 @@ impl TextBuilder {
         TextBuilder { text: String::new(), pending: Break::None, bytes_max, cut: false }
     }
 
+    /// The same, with room for what `source_bytes` of markup usually hold.
+    pub(super) fn for_markup(bytes_max: usize, source_bytes: usize) -> Self {
+        let expected = (source_bytes / 2).min(bytes_max).min(16 * 1024);
+        TextBuilder { text: String::with_capacity(expected), ..TextBuilder::new(bytes_max) }
+    }
+
     /// Whether text was dropped.
     pub(super) fn cut(&self) -> bool {
         self.cut
@@ -51,7 +57,7 @@ impl TextBuilder {
             }
             let start = at;
             at += 1;
-            while at < bytes.len() && blank_bytes(&bytes[at..]) == 0 {
+            while at < bytes.len() && (!MAY_BE_BLANK[usize::from(bytes[at])] || blank_bytes(&bytes[at..]) == 0) {
                 at += 1;
             }
             self.push_word(&piece[start..at]);
@@ -77,10 +83,22 @@ impl TextBuilder {
     }
 
     /// The text.
-    pub(super) fn finish(self) -> String {
+    pub(super) fn finish(mut self) -> String {
+        self.text.shrink_to_fit();
         self.text
     }
 }
+
+/// The bytes with which [`blank_bytes`] can find something: words are most of a text, and scanned by this table.
+const MAY_BE_BLANK: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = matches!(byte, 0..=0x20 | 0x7F | 0xC2 | 0xE1..=0xE3);
+        byte += 1;
+    }
+    table
+};
 
 /// Length of the white space or control character at the start of `bytes`, which is UTF-8; zero if it is neither.
 #[inline]

@@ -23,9 +23,9 @@ const PATTERNS_MAX: usize = 1_000;
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Hosts of the seeds.
+    #[default]
     Host,
     /// Registrable domains of the seeds.
-    #[default]
     Domain,
     /// Origins of the seeds, below the directory of a seed's path.
     Prefix,
@@ -43,7 +43,7 @@ pub struct FilterRules {
     pub include: Vec<String>,
     /// Regular expressions on the whole URL, of which none may match.
     pub exclude: Vec<String>,
-    /// Links between a seed and a page; no bound if absent.
+    /// Links between a seed and a page; no bound if absent. 256: deeper than people link, not deeper than calendars do.
     pub depth_max: Option<u16>,
     /// Bytes of a URL.
     pub url_bytes_max: usize,
@@ -63,7 +63,7 @@ impl Default for FilterRules {
             scope: Scope::default(),
             include: Vec::new(),
             exclude: Vec::new(),
-            depth_max: None,
+            depth_max: Some(256),
             url_bytes_max: URL_BYTES_MAX,
             path_segments_max: 32,
             repeated_segments_max: 4,

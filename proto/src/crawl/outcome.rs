@@ -193,3 +193,144 @@ fn jittered(wait_ms: u64, url: &crate::url::CanonicalUrl, attempt: u16) -> u64 {
     let hash = xxh3_64(url.as_str().as_bytes()) ^ u64::from(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     wait_ms + (wait_ms / 10).saturating_mul(hash % 1024) / 1024
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::EntryKind;
+    use crate::key::{DEFAULT_CRAWL, Order, QueueKey};
+    use crate::record::Validators;
+    use crate::url::{CanonicalUrl, UrlRules};
+
+    const HOUR_MS: u64 = 3_600_000;
+
+    fn rules(recrawl_period_ms: Option<u64>) -> OutcomeRules {
+        OutcomeRules { retry: RetryRules::default(), recrawl_period_ms, node: NodeId::SOLE }
+    }
+
+    fn url() -> CanonicalUrl {
+        CanonicalUrl::parse("http://a.example/x", &UrlRules::default()).unwrap()
+    }
+
+    fn record() -> UrlRecord {
+        UrlRecord {
+            url: url().as_str().to_owned(),
+            progress: Progress::new(NodeId::SOLE),
+            state: UrlState::Enabled,
+            error_mask: ErrorMask::default(),
+            depth: 1,
+            priority: 100,
+            parent: None,
+            discovered_at: 0,
+            findings: None,
+        }
+    }
+
+    fn pick(progress: Progress) -> Pick {
+        Pick {
+            flight: 1,
+            queue: QueueKey::new(DEFAULT_CRAWL, &url()),
+            order: Order { priority: 100, depth: 1, sequence: 1 },
+            entry: Entry { url: url(), kind: EntryKind::Page, progress, redirects: 0, validators: None },
+        }
+    }
+
+    fn found(digest: u8) -> Box<Findings> {
+        let validators = Validators::new(Some("\"tag\""), None);
+        Box::new(Findings { http_code: 200, digest: [digest; 16], validators, ..Findings::default() })
+    }
+
+    #[test]
+    fn a_page_is_processed_and_that_is_the_end_of_it() {
+        let settled = settle(record(), &pick(record().progress), Ending::Answered(found(1)), 0, &rules(None));
+        assert_eq!((settled.kind, settled.record.progress.status), (OutcomeKind::Stored, Status::Processed));
+        assert!(settled.again.is_none());
+        assert_eq!(settled.record.findings.unwrap().crawled, 1);
+    }
+
+    #[test]
+    fn rounds_count_changes_and_bring_validators_along() {
+        let rules = rules(Some(HOUR_MS));
+        let mut current = record();
+        let mut entry = pick(current.progress).entry;
+        for (round, (digest, kind)) in
+            [(1, OutcomeKind::Stored), (1, OutcomeKind::Unchanged), (2, OutcomeKind::Stored)].into_iter().enumerate()
+        {
+            let pick = Pick { entry: entry.clone(), ..pick(current.progress) };
+            let settled = settle(current, &pick, Ending::Answered(found(digest)), 0, &rules);
+            assert_eq!(settled.kind, kind);
+            let (at, next) = settled.again.expect("there is another round");
+            assert!((HOUR_MS..=HOUR_MS * 11 / 10).contains(&at));
+            assert_eq!(next.progress.round, round as u32 + 1);
+            assert_eq!(next.validators.as_ref().unwrap().etag.as_deref(), Some("\"tag\""));
+            (current, entry) = (settled.record, next);
+        }
+        let pick = Pick { entry, ..pick(current.progress) };
+        let settled = settle(current, &pick, Ending::NotModified { at: 5, crawling_ms: 1 }, 0, &rules);
+        assert_eq!(settled.kind, OutcomeKind::Unchanged);
+        let found = settled.record.findings.unwrap();
+        assert_eq!((found.crawled, found.changes, found.unchanged, found.crawled_at), (4, 1, 2, 5));
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_until_the_table_says_enough() {
+        let (mut current, mut progress, mut tries) = (record(), record().progress, 0);
+        loop {
+            let pick = pick(progress);
+            let settled = settle(current, &pick, Ending::Failed(Failure::Timeout, None, None), 0, &rules(None));
+            tries += 1;
+            current = settled.record;
+            match settled.again {
+                Some((at, entry)) => {
+                    assert!(at >= RetryRules::default().wait_min_ms);
+                    assert!(entry.progress > progress, "the lattice only goes up");
+                    progress = entry.progress;
+                }
+                None => {
+                    assert_eq!(settled.kind, OutcomeKind::Abandoned);
+                    break;
+                }
+            }
+        }
+        assert_eq!(tries, RetryRules::default().attempts_max);
+        assert_eq!((current.progress.status, current.state), (Status::Crawled, UrlState::Error));
+        assert!(!current.error_mask.is_empty());
+    }
+
+    #[test]
+    fn losses_of_our_own_do_not_use_up_the_urls_attempts() {
+        let lost = Progress { attempt: 30, ..record().progress };
+        let settled = settle(record(), &pick(lost), Ending::Failed(Failure::Timeout, None, None), 0, &rules(None));
+        assert_eq!(settled.kind, OutcomeKind::Again);
+    }
+
+    #[test]
+    fn what_the_server_asks_to_wait_is_waited() {
+        let ending = Ending::Failed(Failure::Http(503), None, Some(2 * HOUR_MS));
+        let (at, _) = settle(record(), &pick(record().progress), ending, 7, &rules(None)).again.unwrap();
+        assert!(at >= 7 + 2 * HOUR_MS);
+    }
+
+    #[test]
+    fn a_failed_round_forgets_neither_content_nor_validators() {
+        let first = settle(record(), &pick(record().progress), Ending::Answered(found(1)), 0, &rules(Some(1)));
+        let (_, entry) = first.again.unwrap();
+        let pick = Pick { entry, ..pick(first.record.progress) };
+        let failed =
+            settle(first.record, &pick, Ending::Failed(Failure::Http(404), Some(found(9)), None), 0, &rules(Some(1)));
+        assert_eq!(failed.kind, OutcomeKind::Abandoned);
+        let (_, entry) = failed.again.expect("it may come back");
+        assert!(entry.validators.is_some());
+        assert_eq!(failed.record.findings.unwrap().digest, [1; 16]);
+    }
+
+    #[test]
+    fn robots_and_filter_refuse_without_a_request() {
+        let forbidden = Ending::Failed(Failure::RobotsForbidden, None, None);
+        let settled = settle(record(), &pick(record().progress), forbidden, 0, &rules(None));
+        assert_eq!((settled.kind, settled.record.findings.unwrap().crawled), (OutcomeKind::Refused, 0));
+        let settled = settle(record(), &pick(record().progress), Ending::Filtered, 0, &rules(Some(1)));
+        assert_eq!((settled.kind, settled.record.state), (OutcomeKind::Refused, UrlState::Disabled));
+        assert!(settled.again.is_none());
+    }
+}

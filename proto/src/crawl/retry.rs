@@ -64,7 +64,7 @@ pub struct RetryRules {
     pub wait_min_ms: u64,
     /// The longest wait that doubling leads to.
     pub wait_max_ms: u64,
-    /// Wait while robots.txt cannot be had. Long: until then the whole host is closed anyway.
+    /// Wait while robots.txt cannot be had: the whole host is closed until then.
     pub robots_wait_ms: u64,
 }
 
@@ -75,7 +75,7 @@ impl Default for RetryRules {
             slow_down_attempts_max: 10,
             wait_min_ms: 30_000,
             wait_max_ms: 3_600_000,
-            robots_wait_ms: 1_800_000,
+            robots_wait_ms: 60_000,
         }
     }
 }

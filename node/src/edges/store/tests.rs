@@ -1,1 +1,304 @@
+//! The store on a real RocksDB in a temporary folder.
 
+use proptest::prelude::*;
+use proto::batch::{Discovered, EntryKind, Pick};
+use proto::crawl::frontier::HostFacts;
+use proto::crawl::outcome::{Ending, OutcomeKind};
+use proto::crawl::retry::Failure;
+use proto::key::{DEFAULT_CRAWL, QueueKey, UrlKey};
+use proto::record::{Findings, Status};
+use proto::url::{CanonicalUrl, UrlRules};
+
+use super::*;
+
+fn url(text: &str) -> CanonicalUrl {
+    CanonicalUrl::parse(text, &UrlRules::default()).unwrap()
+}
+
+fn discovered(text: &str) -> Discovered {
+    Discovered { url: url(text), kind: EntryKind::Page, depth: 1, priority: 100, redirects: 0 }
+}
+
+fn small() -> StoreOptions {
+    StoreOptions { cache_bytes: 1 << 20, write_buffer_bytes: 4 << 20, ..StoreOptions::default() }
+}
+
+fn open(dir: &Path) -> Store {
+    Store::open(dir, small()).unwrap()
+}
+
+fn admit(store: &mut Store, texts: &[&str]) -> Vec<Admitted> {
+    let mut change = store.change();
+    let urls = texts.iter().map(|text| discovered(text)).collect();
+    let admitted = change.admit(DEFAULT_CRAWL, urls, None, 1_000).unwrap();
+    change.commit().unwrap();
+    admitted
+}
+
+fn pick(admitted: &Admitted, flight: u64) -> Pick {
+    let Admitted { queue, order, entry, .. } = admitted.clone();
+    Pick { flight, queue, order, entry }
+}
+
+fn select(store: &mut Store, picks: &[Pick]) {
+    let mut change = store.change();
+    change.select(picks).unwrap();
+    change.commit().unwrap();
+}
+
+fn settle(store: &mut Store, pick: Pick, ending: Ending, links: &[&str]) -> Landed {
+    let links = links.iter().map(|text| discovered(text)).collect();
+    let mut change = store.change();
+    let landed = change.settle(Settle { pick, ending, fetched: None, links, unix_ms: 2_000 }).unwrap();
+    change.commit().unwrap();
+    landed
+}
+
+fn answered() -> Ending {
+    Ending::Answered(Box::new(Findings { http_code: 200, size: 10, ..Findings::default() }))
+}
+
+fn assert_counted(store: &Store) {
+    let (counters, places) = store.recount().unwrap();
+    assert_eq!(counters, store.state().counters);
+    assert_eq!(places, store.state().places);
+}
+
+#[test]
+fn a_url_is_admitted_once_however_often_it_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    assert_eq!(admit(&mut store, &["http://a.example/1", "http://a.example/1", "http://a.example/2"]).len(), 2);
+    assert_eq!(admit(&mut store, &["http://a.example/1", "http://A.example:80/2#x"]).len(), 0);
+    drop(store);
+    let mut store = open(dir.path());
+    assert_eq!(admit(&mut store, &["http://a.example/2", "http://a.example/3"]).len(), 1);
+    assert_counted(&store);
+}
+
+#[test]
+fn a_settled_page_is_there_after_a_restart_with_its_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let first = pick(&admit(&mut store, &["http://a.example/"])[0], 7);
+    select(&mut store, std::slice::from_ref(&first));
+    let landed = settle(&mut store, first.clone(), answered(), &["http://a.example/x", "http://b.example/y"]);
+    assert_eq!((landed.kind, landed.admitted.len()), (Some(OutcomeKind::Stored), 2));
+    assert!(landed.admitted.iter().any(|new| new.new_host), "b.example is new");
+    drop(store);
+    let store = open(dir.path());
+    let stored = store.url(&UrlKey::new(DEFAULT_CRAWL, &first.entry.url)).unwrap().unwrap();
+    assert_eq!(stored.record.progress.status, Status::Processed);
+    assert_eq!(store.state().places, Places { ready: 2, ..Places::default() });
+    assert_counted(&store);
+}
+
+#[test]
+fn what_was_handed_out_returns_to_its_queue_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let admitted = admit(&mut store, &["http://a.example/1", "http://a.example/2"]);
+    select(&mut store, &[pick(&admitted[0], 1), pick(&admitted[1], 2)]);
+    assert_eq!(store.state().places.flights, 2);
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(store.state().places, Places { ready: 2, ..Places::default() });
+    let (entries, more) = store.refill(&admitted[0].queue, None, 10).unwrap();
+    assert_eq!(entries.len(), 2);
+    assert!(!more && entries.iter().all(|(_, entry)| entry.progress.attempt == 1));
+    assert_counted(&store);
+}
+
+#[test]
+fn an_outcome_of_a_flight_that_is_not_known_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let first = pick(&admit(&mut store, &["http://a.example/"])[0], 7);
+    let landed = settle(&mut store, first.clone(), answered(), &["http://a.example/x"]);
+    assert!(landed.kind.is_none() && landed.admitted.is_empty());
+    select(&mut store, std::slice::from_ref(&first));
+    let stale = Pick { flight: 6, ..first.clone() };
+    assert!(settle(&mut store, stale, answered(), &[]).kind.is_none());
+    assert!(settle(&mut store, first.clone(), answered(), &[]).kind.is_some());
+    assert!(settle(&mut store, first, answered(), &[]).kind.is_none(), "settled twice");
+    assert_counted(&store);
+}
+
+#[test]
+fn a_failed_page_waits_and_falls_due() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let first = pick(&admit(&mut store, &["http://a.example/"])[0], 1);
+    select(&mut store, std::slice::from_ref(&first));
+    settle(&mut store, first.clone(), Ending::Failed(Failure::Timeout, None, None), &[]);
+    assert_eq!(store.state().places, Places { retries: 1, ..Places::default() });
+    drop(store);
+    let mut store = open(dir.path());
+    let at = store.next_due().expect("it waits");
+    let mut change = store.change();
+    assert!(change.fall_due(at - 1, 10).unwrap().is_empty());
+    let due = change.fall_due(at, 10).unwrap();
+    change.commit().unwrap();
+    assert_eq!(due.len(), 1);
+    assert_eq!((due[0].entry.progress.errors, store.next_due()), (1, None));
+    assert_eq!(store.state().places, Places { ready: 1, ..Places::default() });
+    assert_counted(&store);
+}
+
+#[test]
+fn in_links_count_other_pages_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let admitted = admit(&mut store, &["http://a.example/1", "http://a.example/2", "http://a.example/3"]);
+    for (number, admitted) in admitted.iter().enumerate() {
+        let pick = pick(admitted, number as u64);
+        select(&mut store, std::slice::from_ref(&pick));
+        settle(&mut store, pick, answered(), &["http://a.example/1", "http://a.example/new"]);
+    }
+    let inlinks = |text: &str| store.url(&UrlKey::new(DEFAULT_CRAWL, &url(text))).unwrap().unwrap().inlinks;
+    assert_eq!(inlinks("http://a.example/1"), 2, "a link to itself does not count");
+    assert_eq!(inlinks("http://a.example/new"), 3);
+    assert_eq!(inlinks("http://a.example/2"), 0);
+}
+
+#[test]
+fn traps_are_not_admitted() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = StoreOptions { host_urls_max: 5, path_queries_max: 2, ..small() };
+    let mut store = Store::open(dir.path(), options).unwrap();
+    let queries: Vec<String> = (0..9).map(|n| format!("http://q.example/p?n={n}")).collect();
+    assert_eq!(admit(&mut store, &queries.iter().map(String::as_str).collect::<Vec<_>>()).len(), 2);
+    let pages: Vec<String> = (0..9).map(|n| format!("http://p.example/{n}")).collect();
+    assert_eq!(admit(&mut store, &pages.iter().map(String::as_str).collect::<Vec<_>>()).len(), 5);
+    assert_eq!(store.state().places.traps, 7 + 4);
+    assert_counted(&store);
+}
+
+#[test]
+fn queues_are_swept_in_parts_and_facts_come_with_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let pages: Vec<String> = (0..30).map(|n| format!("http://h{}.example/{n}", n % 10)).collect();
+    admit(&mut store, &pages.iter().map(String::as_str).collect::<Vec<_>>());
+    let heard = QueueKey::new(DEFAULT_CRAWL, &url("http://h3.example/"));
+    let mut change = store.change();
+    change.keep_facts(&heard, &HostFacts { heard: true, ..HostFacts::default() }).unwrap();
+    change.commit().unwrap();
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let (queues, next) = store.sweep(after.as_ref(), 3, 2).unwrap();
+        assert!(queues.iter().all(|queue| queue.entries.len() == 2 && queue.more));
+        seen.extend(queues);
+        match next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 10);
+    assert!(seen.iter().all(|queue| queue.facts.heard == (queue.key == heard)));
+}
+
+#[test]
+fn a_folder_in_use_or_of_the_future_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    assert!(matches!(Store::open(dir.path(), small()), Err(StoreError::InUse(_))));
+    assert!(Store::open_for_reading(dir.path()).is_ok());
+    drop(store);
+    std::fs::write(dir.path().join("FORMAT"), "999\n").unwrap();
+    assert!(matches!(Store::open(dir.path(), small()), Err(StoreError::Newer { found: 999, .. })));
+    assert!(matches!(Store::open_for_reading(dir.path()), Err(StoreError::Newer { .. })));
+    let empty = tempfile::tempdir().unwrap();
+    assert!(matches!(Store::open_for_reading(empty.path()), Err(StoreError::Missing(_))));
+}
+
+/// One thing that happens to a store.
+#[derive(Clone, Debug)]
+enum Step {
+    Discover(Vec<u8>),
+    Select(u8),
+    Settle(u8, Vec<u8>),
+    Fail(u8),
+    Refuse(u8),
+    FallDue,
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => proptest::collection::vec(0..40u8, 1..6).prop_map(Step::Discover),
+        4 => any::<u8>().prop_map(Step::Select),
+        4 => (any::<u8>(), proptest::collection::vec(0..40u8, 0..6)).prop_map(|(at, links)| Step::Settle(at, links)),
+        2 => any::<u8>().prop_map(Step::Fail),
+        1 => any::<u8>().prop_map(Step::Refuse),
+        1 => Just(Step::FallDue),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn page(number: u8) -> String {
+    format!("http://h{}.d{}.example/{number}?q={}", number % 7, number % 3, number % 2)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn counters_always_equal_a_recount_and_no_url_is_ever_lost(steps in proptest::collection::vec(step(), 1..60)) {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions { recrawl_period_ms: Some(50), ..small() };
+        let mut store = Store::open(dir.path(), options.clone()).unwrap();
+        let mut flying: Vec<Pick> = Vec::new();
+        let mut next_flight = 0;
+        for step in steps {
+            let take = |flying: &mut Vec<Pick>, at: u8| {
+                (!flying.is_empty()).then(|| flying.swap_remove(usize::from(at) % flying.len()))
+            };
+            match step {
+                Step::Discover(pages) => {
+                    let texts: Vec<String> = pages.into_iter().map(page).collect();
+                    admit(&mut store, &texts.iter().map(String::as_str).collect::<Vec<_>>());
+                }
+                Step::Select(at) => {
+                    let (queues, _) = store.sweep(None, 100, 100).unwrap();
+                    if queues.is_empty() {
+                        continue;
+                    }
+                    let queue = &queues[usize::from(at) % queues.len()];
+                    let (order, entry) = queue.entries[0].clone();
+                    next_flight += 1;
+                    let pick = Pick { flight: next_flight, queue: queue.key.clone(), order, entry };
+                    select(&mut store, std::slice::from_ref(&pick));
+                    flying.push(pick);
+                }
+                Step::Settle(at, links) => if let Some(pick) = take(&mut flying, at) {
+                    let texts: Vec<String> = links.into_iter().map(page).collect();
+                    let landed = settle(&mut store, pick, answered(), &texts.iter().map(String::as_str).collect::<Vec<_>>());
+                    prop_assert!(landed.kind.is_some());
+                },
+                Step::Fail(at) => if let Some(pick) = take(&mut flying, at) {
+                    settle(&mut store, pick, Ending::Failed(Failure::Timeout, None, None), &[]);
+                },
+                Step::Refuse(at) => if let Some(pick) = take(&mut flying, at) {
+                    settle(&mut store, pick, Ending::Filtered, &[]);
+                },
+                Step::FallDue => {
+                    let mut change = store.change();
+                    change.fall_due(u64::MAX - 1, 5).unwrap();
+                    change.commit().unwrap();
+                }
+                Step::Reopen => {
+                    drop(store);
+                    store = Store::open(dir.path(), options.clone()).unwrap();
+                    flying.clear();
+                }
+            }
+            let (counters, places) = store.recount().unwrap();
+            prop_assert_eq!(&counters, &store.state().counters);
+            prop_assert_eq!(&places, &store.state().places);
+            // Every URL that was not filtered out for good has exactly one place.
+            let placed = places.ready + places.retries + places.recrawls + places.flights;
+            prop_assert_eq!(placed, counters.known - counters.filtered);
+        }
+    }
+}
