@@ -1,1 +1,48 @@
-//! placeholder
+//! What the tests of the whole program share. Reading order: [`program`] runs `orbweaver` as a user would, [`found`] reads
+//! what it left in its data folder, [`judge`] holds the access log of a server against the rules, [`raw`] is a server for
+//! answers that the synthetic web does not give, [`inside`] runs a node within the test.
+//!
+//! The program is not built by the tests: `cargo build --workspace` comes first (`make test` sees to it).
+
+pub mod found;
+pub mod inside;
+pub mod judge;
+pub mod program;
+pub mod raw;
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test gives up. Generous: a loaded machine is no defect of the crawler.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Settings for webs that misbehave: what never answers is given up soon, what fails is tried again soon, traps end soon.
+/// A page that is merely late on a loaded machine has three chances.
+pub const QUICK: &str = r#"
+[fetch.limits]
+fetch_timeout_ms = 4000
+connect_timeout_ms = 3000
+read_timeout_ms = 2500
+[retry]
+attempts_max = 3
+slow_down_attempts_max = 6
+wait_min_ms = 100
+wait_max_ms = 400
+robots_wait_ms = 100
+[politeness]
+delay_ms = 0
+slow_down_min_ms = 50
+slow_down_max_ms = 2000
+failures_max = 1000
+[crawl]
+host_urls_max = 300
+path_queries_max = 30
+"#;
+
+/// Waits until `done` holds; panics with `what` if that takes longer than [`PATIENCE`].
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

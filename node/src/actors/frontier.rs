@@ -322,9 +322,12 @@ impl Handler<Recovered> for Frontier {
     fn handle(&mut self, Recovered(flights, pages): Recovered, ctx: &mut Self::Context) {
         self.core = Self::core(&self.parts, pages);
         let now = self.parts.clock.now();
+        let mut effects = std::mem::take(&mut self.effects);
         for pick in flights {
-            self.core.adopt(now, pick);
+            self.core.adopt(now, pick, &mut effects);
         }
+        self.perform(&mut effects, ctx);
+        self.effects = effects;
         self.ready = true;
         let held_back = std::mem::take(&mut self.held_back);
         self.step(held_back.into_iter().chain([Input::Tick]), ctx);

@@ -135,7 +135,8 @@ fn failed(
     mask.set(decided.error);
     record.error_mask = mask;
     match decided.url {
-        UrlVerdict::Retry { wait_ms: wait } => {
+        // A URL hears of this only when its robots.txt was asked for as often as the table allows: that was the waiting.
+        UrlVerdict::Retry { wait_ms: wait } if failure != Failure::RobotsUnavailable => {
             let progress = Progress { errors, attempt, status: Status::New, node: rules.node, ..pick.entry.progress };
             record.progress = record.progress.merge(progress);
             // The host keeps a longer Retry-After by itself; the URL need not wait longer than any other.
@@ -144,7 +145,7 @@ fn failed(
             let entry = Entry { progress, ..pick.entry.clone() };
             Settlement { record, kind: OutcomeKind::Again, again: Some((now_unix_ms.saturating_add(wait), entry)) }
         }
-        UrlVerdict::GiveUp => {
+        UrlVerdict::Retry { .. } | UrlVerdict::GiveUp => {
             let record = closed_keeping_mask(record, pick, Status::Crawled, UrlState::Error, rules);
             let kind = if failure == Failure::RobotsForbidden { OutcomeKind::Refused } else { OutcomeKind::Abandoned };
             let again = next_round(&record, pick, now_unix_ms, rules);

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use self::queue::{Address, Errand, Queue, RobotsState};
 use super::filter::{Filter, Refusal};
-use super::politeness::{Lessons, Micros, PaceRules};
+use super::politeness::{Lessons, Micros, PaceRules, SECOND};
 use super::retry::{Failure, HostVerdict, RetryRules, UrlVerdict, verdict};
 use super::robots::Robots;
 use crate::batch::{Discovered, Entry, EntryKind, Pick};
@@ -39,6 +39,8 @@ const SWEEP_QUEUES: usize = 256;
 const ORIGINS_MAX: usize = 8;
 /// Redirects followed for a robots.txt (RFC 9309: at least five).
 const ROBOTS_REDIRECTS_MAX: u8 = 5;
+/// How long a host stays without address, whatever its delay: long enough to refuse what waits for it.
+const ADDRESS_FAILURE_MIN: Micros = SECOND;
 /// Sitemaps taken from one robots.txt.
 const SITEMAPS_MAX: usize = 100;
 
@@ -391,7 +393,7 @@ impl Frontier {
                 self.fetch_ended(now, flight, host, retry_after_ms, out)
             }
             Input::RobotsFetched { flight, answer } => self.robots_fetched(now, flight, answer, out),
-            Input::Settled { flight, page } => self.settled(flight, page),
+            Input::Settled { flight, page } => self.settled(now, flight, page, out),
         }
         self.expire(now, out);
         self.pump(now, out);
@@ -430,11 +432,18 @@ impl Frontier {
     }
 
     /// A flight of a former life of this actor that may still be settled: its host stays busy until then.
-    pub fn adopt(&mut self, now: Now, pick: Pick) {
+    pub fn adopt(&mut self, now: Now, pick: Pick, out: &mut Vec<Effect>) {
         let flight = pick.flight;
         self.next_flight = self.next_flight.max(flight + 1);
+        let known = self.queues.contains_key(&pick.queue);
         let queue = self.queue_or_new(now, &pick.queue);
         queue.busy = true;
+        if !known {
+            // What is known of the host, its Crawl-delay above all, is on disk.
+            queue.loading = true;
+            let (read, queue) = (self.begin_read(), pick.queue.clone());
+            out.push(Effect::Load { read, queue, limit: self.rules.window_max });
+        }
         self.page_flights += 1;
         let name = pick.queue.clone();
         self.take_off(now, flight, Flight { queue: name, deadline: 0, fetching: Some(None), cargo: Cargo::Page(pick) });
@@ -534,7 +543,10 @@ impl Frontier {
         let Some(queue) = self.queues.get_mut(key) else { return };
         queue.address = match address {
             Ok(address) => Address::Known { address, until },
-            Err(failure) => Address::Failed { failure, until: now.mono + queue.pace.delay(&self.rules.pace) },
+            Err(failure) => {
+                let until = now.mono + queue.pace.delay(&self.rules.pace).max(ADDRESS_FAILURE_MIN);
+                Address::Failed { failure, until }
+            }
         };
         self.schedule(key, now.mono);
     }
@@ -582,10 +594,14 @@ impl Frontier {
         self.schedule(key, next_ok);
     }
 
-    fn settled(&mut self, flight: u64, page: bool) {
+    fn settled(&mut self, now: Now, flight: u64, page: bool, out: &mut Vec<Effect>) {
         let Some(flight) = self.land(flight) else { return };
         debug_assert!(!matches!(flight.cargo, Cargo::Robots(_)), "robots flights land when fetched");
         self.pages += u64::from(page);
+        // That the fetch ended was told to a former life of this actor: what is settled has ended.
+        if let Some(address) = flight.fetching {
+            self.release(now, &flight.queue, address, HostVerdict::Healthy, None, out);
+        }
     }
 
     fn robots_fetched(&mut self, now: Now, flight: u64, answer: RobotsFetch, out: &mut Vec<Effect>) {

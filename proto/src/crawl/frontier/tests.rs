@@ -8,7 +8,6 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::crawl::filter::FilterRules;
-use crate::crawl::politeness::SECOND;
 use crate::id::NodeId;
 use crate::key::DEFAULT_CRAWL;
 use crate::record::Progress;
@@ -363,6 +362,18 @@ fn a_host_without_an_address_is_refused_without_a_request() {
 }
 
 #[test]
+fn a_host_without_an_address_is_refused_also_where_no_delay_is_kept() {
+    let pace = PaceRules { delay_ms: 0, ..PaceRules::default() };
+    let mut world = World::new(FrontierRules { pace, ..rules() }, 7);
+    world.hosts.insert("gone.example".into(), Host { address: 255, ..Host::default() });
+    for page in 0..40 {
+        world.add(&format!("http://gone.example/{page}"), 100, 0, false);
+    }
+    world.run(1_000);
+    assert_eq!((world.refused.len(), world.requests.len()), (40, 0));
+}
+
+#[test]
 fn a_flight_nobody_settles_is_lost_and_its_entry_comes_back() {
     let mut world = World::new(rules(), 8);
     world.hosts.insert("a.example".into(), Host { lost: true, ..Host::default() });
@@ -409,19 +420,41 @@ fn a_closed_frontier_hands_out_nothing_and_lets_land_what_flies() {
     assert_eq!((world.requests.len(), world.core.flights()), (0, 0));
 }
 
-#[test]
-fn an_adopted_flight_keeps_its_host_busy() {
-    let mut world = World::new(rules(), 11);
+/// A world whose frontier takes over: `http://a.example/1` is flying, `/2` waits.
+fn world_with_an_adopted_flight(seed: u64) -> World {
+    let mut world = World::new(rules(), seed);
     world.add("http://a.example/1", 100, 0, false);
     world.add("http://a.example/2", 100, 0, false);
     let queue = QueueKey::new(DEFAULT_CRAWL, &url("http://a.example/1"));
+    let robots = RobotsCopy { until: u64::MAX, body: Some(b"User-agent: *\nCrawl-delay: 7\n".to_vec()) };
+    let robots = vec![("http://a.example".to_owned(), robots)];
+    world.facts.insert(queue.clone(), HostFacts { robots, heard: true, ..HostFacts::default() });
     let (order, entry) = world.disk.get_mut(&queue).unwrap().pop_first().unwrap();
-    world.core.adopt(Now { mono: 0, unix_ms: 0 }, Pick { flight: 3, queue, order, entry });
+    let mut effects = Vec::new();
+    world.core.adopt(Now { mono: 0, unix_ms: 0 }, Pick { flight: 3, queue, order, entry }, &mut effects);
+    for effect in effects {
+        world.perform(effect);
+    }
+    world
+}
+
+#[test]
+fn an_adopted_flight_keeps_its_host_busy_and_what_the_host_asked_for_is_remembered() {
+    let mut world = world_with_an_adopted_flight(11);
     world.later(20 * SECOND, Input::FetchEnded { flight: 3, host: HostVerdict::Healthy, retry_after_ms: None });
     world.later(20 * SECOND, Input::Settled { flight: 3, page: true });
     world.run(1_000);
+    assert_eq!((world.fetched.len(), world.requests.len()), (1, 1), "robots.txt is known: {:?}", world.requests);
+    assert!(world.requests[0].start >= 27 * SECOND, "{:?}", world.requests);
+}
+
+#[test]
+fn an_adopted_flight_whose_end_only_the_former_life_heard_of_frees_its_host_when_it_is_settled() {
+    let mut world = world_with_an_adopted_flight(12);
+    world.later(20 * SECOND, Input::Settled { flight: 3, page: true });
+    world.run(1_000);
     assert_eq!(world.fetched.len(), 1);
-    assert!(world.requests.iter().all(|request| request.start >= 21 * SECOND), "{:?}", world.requests);
+    assert!(world.requests[0].start >= 27 * SECOND, "{:?}", world.requests);
 }
 
 proptest! {
