@@ -192,6 +192,8 @@ pub struct StorageConfig {
     pub queues_max: usize,
     /// Entries of a queue in memory.
     pub queue_window: usize,
+    /// Memory for the rules of robots.txt files, in bytes.
+    pub robots_bytes_max: usize,
     /// Memory for reads of the database, in bytes.
     pub cache_bytes: usize,
     /// Memory for writes of the database, in bytes.
@@ -210,6 +212,7 @@ impl Default for StorageConfig {
             data: PathBuf::from("orbweaver-data"),
             queues_max: 50_000,
             queue_window: 32,
+            robots_bytes_max: 64 << 20,
             cache_bytes: 64 << 20,
             write_buffer_bytes: 96 << 20,
             warc_bytes_max: 1_000_000_000,

@@ -396,6 +396,7 @@ fn frontier_rules(config: &Config) -> FrontierRules {
         obey_robots: config.crawl.obey_robots,
         read_sitemaps: config.crawl.read_sitemaps,
         pace_addresses: config.fetch.pace_addresses,
+        robots_bytes_max: config.storage.robots_bytes_max,
         product_token: config.product_token().to_owned(),
         pace: config.politeness.clone(),
         retry: config.retry,

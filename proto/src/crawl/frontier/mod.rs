@@ -41,6 +41,8 @@ const ORIGINS_MAX: usize = 8;
 const ROBOTS_REDIRECTS_MAX: u8 = 5;
 /// How long a host stays without address, whatever its delay: long enough to refuse what waits for it.
 const ADDRESS_FAILURE_MIN: Micros = SECOND;
+/// A robots.txt up to this size never makes its queue leave memory: that would gain nothing.
+const ROBOTS_BYTES_SMALL: usize = 16 << 10;
 /// Sitemaps taken from one robots.txt.
 const SITEMAPS_MAX: usize = 100;
 
@@ -76,6 +78,8 @@ pub struct FrontierRules {
     pub read_sitemaps: bool,
     /// Whether the delay is also kept per address.
     pub pace_addresses: bool,
+    /// Memory for the rules of robots.txt files, in bytes; queues over it leave memory.
+    pub robots_bytes_max: usize,
     /// Our name in robots.txt.
     pub product_token: String,
     /// How hosts are paced.
@@ -344,6 +348,8 @@ pub struct Frontier {
     /// Queues that left memory, with the newest read of that time: that read, and those before it, may tell of entries
     /// that are gone since.
     forgotten: BTreeMap<QueueKey, u64>,
+    /// Bytes of robots.txt files in memory, at most: what left memory is subtracted when it matters.
+    robots_bytes: usize,
     closed: bool,
 }
 
@@ -377,6 +383,7 @@ impl Frontier {
             reads: BTreeSet::new(),
             next_read: 0,
             forgotten: BTreeMap::new(),
+            robots_bytes: 0,
             closed: false,
         }
     }
@@ -397,6 +404,9 @@ impl Frontier {
         }
         self.expire(now, out);
         self.pump(now, out);
+        if self.robots_bytes > self.rules.robots_bytes_max {
+            self.shed_robots();
+        }
     }
 
     /// Hands out nothing more; what is in flight is still taken in.
@@ -504,6 +514,7 @@ impl Frontier {
         queue.window = loaded.entries.into_iter().collect();
         queue.more = loaded.more;
         queue.cursor = queue.window.last_key_value().map(|(order, _)| *order);
+        self.robots_bytes += queue.robots_bytes();
         self.forget_in_agenda(&loaded.key);
         if let Some(placeholder) = self.queues.remove(&loaded.key) {
             queue.take_over(placeholder, stale);
@@ -522,6 +533,27 @@ impl Frontier {
         self.reads.remove(&read);
         let oldest = self.reads.first().copied().unwrap_or(u64::MAX);
         self.forgotten.retain(|_, newest| *newest >= oldest);
+    }
+
+    /// Lets queues with large robots.txt files leave memory, those first that are due last, until half the room is free.
+    /// Only a web that attacks us comes here: ordinary files are a thousandth of the largest.
+    fn shed_robots(&mut self) {
+        self.robots_bytes = self.queues.values().map(Queue::robots_bytes).sum();
+        let goal = self.rules.robots_bytes_max / 2;
+        let latest: Vec<QueueKey> = self.agenda.iter().rev().map(|(.., key)| key.clone()).collect();
+        for key in latest {
+            if self.robots_bytes <= goal {
+                return;
+            }
+            let idle = |queue: &Queue| queue.errands.is_empty() && queue.robots_bytes() > ROBOTS_BYTES_SMALL;
+            if self.queues.get(&key).is_some_and(idle) {
+                self.forget_in_agenda(&key);
+                let left = self.queues.remove(&key).map_or(0, |queue| queue.robots_bytes());
+                self.robots_bytes = self.robots_bytes.saturating_sub(left);
+                self.leave_on_disk();
+                self.forget(&key);
+            }
+        }
     }
 
     /// A queue is, or stays, out of memory and changes on disk: reads that are under way tell of its past.
@@ -637,6 +669,7 @@ impl Frontier {
         let copy = RobotsCopy { until: now.unix_ms + self.rules.robots_ttl_ms, body };
         let Some(queue) = self.queues.get_mut(&errand.queue) else { return };
         let rules = queue.learn_robots(&errand.origin, copy, &self.rules);
+        self.robots_bytes += queue.robots_bytes();
         let sitemaps: Vec<String> = rules.sitemaps().iter().take(SITEMAPS_MAX).cloned().collect();
         out.push(Effect::KeepFacts { queue: errand.queue.clone(), facts: queue.facts() });
         let next_ok = queue.pace.next_ok();

@@ -217,6 +217,15 @@ impl Queue {
         }
     }
 
+    /// Memory of its robots.txt files: the bytes, and about as much again for the rules in them.
+    pub(super) fn robots_bytes(&self) -> usize {
+        let bytes = |(_, state): &(String, RobotsState)| match state {
+            RobotsState::Known { copy, .. } => 2 * copy.body.as_ref().map_or(0, Vec::len),
+            _ => 0,
+        };
+        self.robots.iter().map(bytes).sum()
+    }
+
     pub(super) fn robots_tries(&self, origin: &str) -> u16 {
         match self.robots.iter().find(|(known, _)| known == origin) {
             Some((_, RobotsState::Asked { tries } | RobotsState::Unavailable { tries, .. })) => *tries,

@@ -24,6 +24,7 @@ fn rules() -> FrontierRules {
         obey_robots: true,
         read_sitemaps: true,
         pace_addresses: true,
+        robots_bytes_max: 64 << 20,
         product_token: "orbweaver".into(),
         pace: PaceRules::default(),
         retry: RetryRules { robots_wait_ms: 10_000, ..RetryRules::default() },
@@ -69,6 +70,7 @@ struct World {
     discovered: Vec<String>,
     queues_seen_max: usize,
     flights_seen_max: usize,
+    robots_seen_max: usize,
 }
 
 impl World {
@@ -93,6 +95,7 @@ impl World {
             discovered: Vec::new(),
             queues_seen_max: 0,
             flights_seen_max: 0,
+            robots_seen_max: 0,
         }
     }
 
@@ -115,6 +118,8 @@ impl World {
         let mut effects = Vec::new();
         self.core.step(Now { mono: self.now, unix_ms: 1_000_000 + self.now / 1_000 }, input, &mut effects);
         self.queues_seen_max = self.queues_seen_max.max(self.core.queues.len());
+        let robots_bytes = self.core.queues.values().map(Queue::robots_bytes).sum();
+        self.robots_seen_max = self.robots_seen_max.max(robots_bytes);
         self.flights_seen_max = self.flights_seen_max.max(self.core.flights.len());
         for effect in effects {
             self.perform(effect);
@@ -394,6 +399,24 @@ fn a_flight_nobody_settles_is_lost_and_its_entry_comes_back() {
     world.run(1_000);
     assert_eq!((world.fetched.len(), world.left()), (2, 0));
     assert!(world.requests[2].start >= world.requests[1].start + 60 * SECOND);
+}
+
+#[test]
+fn huge_robots_txt_files_stay_within_their_memory_and_every_page_is_fetched() {
+    let (huge, bytes_max) = (100 << 10, 1 << 20);
+    let mut world = World::new(FrontierRules { robots_bytes_max: bytes_max, flights_max: 40, ..rules() }, 12);
+    let body = [b"User-agent: *\nDisallow: /no\n#".as_slice(), &vec![b'x'; huge]].concat();
+    for host in 0..40 {
+        let robots = Some(RobotsFetch::Body(body.clone()));
+        world.hosts.insert(format!("h{host}.example"), Host { robots, ..Host::default() });
+        for page in 0..3 {
+            world.add(&format!("http://h{host}.example/{page}"), 100, 0, false);
+        }
+    }
+    world.run(20_000);
+    assert_eq!((world.fetched.len(), world.left()), (120, 0));
+    assert!(world.robots_seen_max <= bytes_max + 40 * 2 * body.len(), "{}", world.robots_seen_max);
+    world.assert_polite(SECOND);
 }
 
 #[test]
