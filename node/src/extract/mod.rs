@@ -1,7 +1,7 @@
 //! Fetched bytes in, text and links out: plain functions, no I/O, no clock.
 //!
 //! One page goes through these files in order:
-//! [`kind`] says what the body is, [`charset`] makes it UTF-8, then one of `html`, [`feed`] and [`sitemap`] reads it.
+//! `kind` says what the body is, `charset` makes it UTF-8, then one of `html`, `feed` and `sitemap` reads it.
 //! `html` hands references to `links`, which resolves and deduplicates them; `robots`, `rel`, `refresh` and `srcset`
 //! read the small languages inside attributes and headers; `text` collects what a visitor sees, from which `language`
 //! and `fingerprint` are computed.
