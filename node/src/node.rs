@@ -1,6 +1,7 @@
 //! Builds and connects every actor, sink first: the topology of a node is read here and only here.
 
 use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actix::{Arbiter, ArbiterHandle};
@@ -69,16 +70,21 @@ pub enum StartError {
 #[derive(Clone)]
 pub struct Fate {
     end: Arc<watch::Sender<Option<String>>>,
+    /// The node ends by itself: what fails from now on fails because of that.
+    closing: Arc<AtomicBool>,
     frontier: Link<Crash>,
 }
 
 impl Fate {
     fn new(frontier: Link<Crash>) -> Fate {
-        Fate { end: Arc::new(watch::Sender::new(None)), frontier }
+        Fate { end: Arc::new(watch::Sender::new(None)), closing: Arc::default(), frontier }
     }
 
     /// The node must stop, because of this. The first reason counts.
     pub fn seal(&self, error: &impl Display) {
+        if self.closing.load(Ordering::Relaxed) {
+            return;
+        }
         self.end.send_if_modified(|end| {
             let first = end.is_none();
             if first {
@@ -296,12 +302,18 @@ impl Node {
         self.fate.end.borrow().clone()
     }
 
-    /// Ends the parsers' threads. The disk thread ends when the system drops the last actor; the handle waits for it.
-    pub fn stop(self) -> std::thread::JoinHandle<()> {
+    /// Closes the data folder and ends the node's own threads. Actors end with their system.
+    pub async fn stop(self) {
+        self.fate.closing.store(true, Ordering::Relaxed);
         for arbiter in &self.arbiters {
             arbiter.stop();
         }
-        self.disk_thread
+        // A thread that is gone already has closed the folder.
+        let _ = self.disk.submit(Job::Stop).await;
+        let joined = tokio::task::spawn_blocking(move || self.disk_thread.join()).await;
+        if !matches!(joined, Ok(Ok(()))) {
+            error!("the disk thread did not end well");
+        }
     }
 }
 

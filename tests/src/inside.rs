@@ -31,7 +31,7 @@ pub fn crawl<F: Future<Output = ()>>(config: &Config, server: &Server, watch: im
     let system = actix::System::with_tokio_rt(|| {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads can be started")
     });
-    let disk = system.block_on(async {
+    system.block_on(async {
         let seeds: Vec<CanonicalUrl> =
             server.seeds().iter().map(|seed| CanonicalUrl::parse(seed, &config.url).expect("seeds are URLs")).collect();
         let filter = Filter::new(config.filter.clone(), &seeds).expect("no patterns");
@@ -42,12 +42,10 @@ pub fn crawl<F: Future<Output = ()>>(config: &Config, server: &Server, watch: im
         watch(Arc::clone(&node)).await;
         assert_eq!(node.doomed(), None);
         let node = Arc::into_inner(node).expect("whoever watched has stopped");
-        let disk = node.stop();
+        node.stop().await;
         actix::System::current().stop();
-        disk
     });
     system.run().expect("the actors stop");
-    disk.join().expect("the disk thread does not panic");
 }
 
 /// Whether nothing is left to do. Panics when the node cannot go on, or after too long.

@@ -205,11 +205,9 @@ async fn crawl(config: Config, filter: Arc<Filter>, seeds: Vec<CanonicalUrl>, js
     let watched = follow(&node, &config, &mut progress, &mut signals, &health).await;
     progress.finish();
     let elapsed = progress.elapsed();
-    let thread = node.stop();
+    node.stop().await;
     actix::System::current().stop();
     let ended = watched?;
-    // All that counts is on disk: the summary is read from there, whatever the disk thread still tidies up.
-    drop(thread);
     let summary =
         Summary::read(&config.storage.data, ended, elapsed, before.counters.fetches).map_err(Complaint::data)?;
     if json {

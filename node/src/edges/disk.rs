@@ -4,6 +4,7 @@
 //! those, and only then writes one atomic batch, fsynced too; then it answers. So an answer means: on disk. While it
 //! syncs, the next group gathers: the slower the disk, the larger the groups, and when the channel is full the senders wait.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -137,11 +138,16 @@ pub enum Job {
     Recover(Reply<(Vec<Pick>, u64)>),
     /// Read counters and places.
     State(Reply<State>),
+    /// Close the database and end the thread, when everything before it is written.
+    Stop,
 }
 
 impl Job {
     fn is_write(&self) -> bool {
-        !matches!(self, Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..))
+        !matches!(
+            self,
+            Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop
+        )
     }
 
     fn bytes(&self) -> usize {
@@ -152,7 +158,8 @@ impl Job {
     }
 }
 
-/// A handle to the disk thread; clones share it. When the last is dropped, the thread finishes what waits and ends.
+/// A handle to the disk thread; clones share it. When the last is dropped, or after [`Job::Stop`], the thread writes what
+/// waits and ends.
 #[derive(Clone)]
 pub struct Disk {
     jobs: mpsc::Sender<Job>,
@@ -172,7 +179,7 @@ impl Disk {
         let dir = store.dir().join("warc");
         let warc = WarcWriter::open(&dir, options.warc, store.state().warc_end)?;
         let (jobs, waiting) = mpsc::channel(JOBS_WAITING_MAX);
-        let mut thread = DiskThread { store, warc, commit_pause: options.commit_pause };
+        let mut thread = DiskThread { store, warc, commit_pause: options.commit_pause, fresh: HashMap::new() };
         let thread = std::thread::Builder::new()
             .name("disk".into())
             .spawn(move || thread.run(waiting))
@@ -197,23 +204,27 @@ struct DiskThread {
     store: Store,
     warc: WarcWriter,
     commit_pause: Duration,
+    /// Contents of this group, which the database does not know yet.
+    fresh: HashMap<[u8; 16], Original>,
 }
+
+/// A content that is stored: of which URL, where, and the URL's text.
+type Original = (UrlId, ContentRow, String);
 
 /// Answers that wait for the commit.
 type Deferred = Box<dyn FnOnce(Option<DiskError>)>;
 
 impl DiskThread {
     fn run(&mut self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(first) = jobs.blocking_recv() {
+        let mut stop = false;
+        while !stop && let Some(first) = jobs.blocking_recv() {
             let (mut writes, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
             let mut next = Some(first);
             while let Some(job) = next {
                 bytes += job.bytes();
-                if job.is_write() {
-                    writes.push(job)
-                } else {
-                    reads.push(job)
-                }
+                stop |= matches!(job, Job::Stop);
+                let group = if job.is_write() { &mut writes } else { &mut reads };
+                group.push(job);
                 let full = writes.len() + reads.len() >= GROUP_JOBS_MAX || bytes >= GROUP_BYTES_MAX;
                 next = if full { None } else { jobs.try_recv().ok() };
             }
@@ -234,6 +245,7 @@ impl DiskThread {
         let before = self.warc.end();
         let mut deferred: Vec<Deferred> = Vec::with_capacity(jobs.len());
         let outcome = self.write(jobs, &mut deferred);
+        self.fresh.clear();
         if let Err(error) = &outcome {
             tracing::error!(%error, "nothing of this group was written");
             // Memory and files must say what the database says; if even that fails, the node stops on `error`.
@@ -321,6 +333,13 @@ impl DiskThread {
             unix_ms: captured.unix_ms,
             revisit: appended.revisit,
         };
+        if let Some(digest) = captured.digest
+            && !content.revisit
+        {
+            let url = &landing.pick.entry.url;
+            let id = url.id(landing.pick.queue.crawl());
+            self.fresh.insert(digest, (id, content, url.as_str().to_owned()));
+        }
         Ok(Some(Fetched { content, digest: captured.digest }))
     }
 
@@ -336,7 +355,10 @@ impl DiskThread {
             return Ok(row.map(|row| (None, row, pick.entry.url.as_str().to_owned())));
         }
         let Some(digest) = captured.digest else { return Ok(None) };
-        let first = self.store.first_with(&digest)?;
+        let first = match self.fresh.get(&digest) {
+            Some(original) => Some(original.clone()),
+            None => self.store.first_with(&digest)?,
+        };
         Ok(first.map(|(id, row, url)| ((id != key.id()).then_some(id), row, url)))
     }
 
@@ -350,6 +372,7 @@ impl DiskThread {
                 answer(reply, store.flights().map(|flights| (flights, store.state().counters.processed)))
             }
             Job::State(reply) => answer(reply, Ok(store.state().clone())),
+            Job::Stop => {}
             _ => unreachable!("writes go to `commit`"),
         }
     }
@@ -390,7 +413,7 @@ fn apply(
             let kept = change.keep_facts(&queue, &facts);
             defer(reply, kept, deferred)
         }
-        Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) => {
+        Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => {
             unreachable!("reads go to `read`")
         }
     }
@@ -429,7 +452,7 @@ fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         Job::Settle(_, reply) => later(reply, deferred),
         Job::FallDue(_, reply) => later(reply, deferred),
         Job::KeepFacts(_, _, reply) => later(reply, deferred),
-        Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) => {}
+        Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => {}
     }
     Ok(())
 }

@@ -341,6 +341,8 @@ pub struct Frontier {
     pages: u64,
     addresses: BTreeMap<IpAddr, AddressState>,
     address_floor: Micros,
+    /// There was a life of this node before.
+    resumed: bool,
     sweep: Sweep,
     /// Reads of queues that are under way.
     reads: BTreeSet<u64>,
@@ -379,6 +381,7 @@ impl Frontier {
             pages,
             addresses: BTreeMap::new(),
             address_floor,
+            resumed,
             sweep: Sweep { running: false, after: None, needed: true, missed: false },
             reads: BTreeSet::new(),
             next_read: 0,
@@ -510,7 +513,9 @@ impl Frontier {
             None if stale || self.queues.len() >= self.rules.queues_max => return self.leave_on_disk(),
             _ => {}
         }
-        let mut queue = Queue::new(now, &self.rules, &loaded.facts);
+        // A former life may have died between asking a host and writing down that it did.
+        let facts = HostFacts { heard: loaded.facts.heard || self.resumed, ..loaded.facts };
+        let mut queue = Queue::new(now, &self.rules, &facts);
         queue.window = loaded.entries.into_iter().collect();
         queue.more = loaded.more;
         queue.cursor = queue.window.last_key_value().map(|(order, _)| *order);
