@@ -274,7 +274,7 @@ impl Stream {
     fn text(&self, host: usize, number: u64) -> String {
         let mut dice = Dice::new(self.seed ^ ((host as u64) << 40 | number).wrapping_mul(0xA24B_AED4_963E_E407));
         let mut text = String::with_capacity(96);
-        text.push_str(if host % 5 == 0 { "http://" } else { "https://" });
+        text.push_str(if host.is_multiple_of(5) { "http://" } else { "https://" });
         text.push_str(&self.hosts[host].name);
         // Sections are few on a host, titles many.
         text.push('/');
@@ -355,6 +355,7 @@ fn rules() -> FrontierRules {
         obey_robots: false,
         read_sitemaps: false,
         pace_addresses: false,
+        robots_bytes_max: 64 << 20,
         product_token: "orbweaver".to_owned(),
         pace: PaceRules { delay_ms: 0, ..PaceRules::default() },
         retry: RetryRules::default(),
