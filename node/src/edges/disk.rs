@@ -359,7 +359,9 @@ impl DiskThread {
             Some(original) => Some(original.clone()),
             None => self.store.first_with(&digest)?,
         };
-        Ok(first.map(|(id, row, url)| ((id != key.id()).then_some(id), row, url)))
+        let counts = |id: UrlId| id == key.id() || self.store.options().dedupe_content;
+        let original = first.filter(|(id, ..)| counts(*id));
+        Ok(original.map(|(id, row, url)| ((id != key.id()).then_some(id), row, url)))
     }
 
     fn read(&self, job: Job) {

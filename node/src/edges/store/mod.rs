@@ -289,6 +289,11 @@ impl Store {
         &self.state
     }
 
+    /// Limits and rules.
+    pub fn options(&self) -> &StoreOptions {
+        &self.options
+    }
+
     /// The data folder.
     pub fn dir(&self) -> &Path {
         &self.dir

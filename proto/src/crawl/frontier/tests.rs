@@ -8,9 +8,12 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::crawl::filter::FilterRules;
+use crate::crawl::politeness::PaceRules;
+use crate::crawl::retry::RetryRules;
 use crate::id::NodeId;
 use crate::key::DEFAULT_CRAWL;
 use crate::record::Progress;
+use crate::url::UrlRules;
 
 fn rules() -> FrontierRules {
     FrontierRules {
