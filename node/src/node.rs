@@ -324,7 +324,9 @@ fn watch_over(supervisor: Supervisor, main: &ArbiterHandle, metrics: Metrics, fa
         let taken = watched.lock().ok().and_then(|mut watched| watched.take());
         let Some((supervisor, metrics, fate)) = taken else { return };
         actix_rt::spawn(async move {
-            let reason = supervisor.watch(move |name| metrics.restarted(name)).await;
+            let closing = Arc::clone(&fate.closing);
+            let is_closing = move || closing.load(Ordering::Relaxed);
+            let reason = supervisor.watch(is_closing, move |name| metrics.restarted(name)).await;
             fate.seal(&reason);
         });
     });

@@ -126,10 +126,13 @@ impl Supervisor {
         self.actors.push((name, Box::new(respawn)));
     }
 
-    /// Replaces what dies until the node is dropped. Returns, with a reason, when deaths pile up.
-    pub async fn watch(mut self, died: impl Fn(&'static str)) -> String {
+    /// Replaces what dies until the node `is_closing`. Returns, with a reason, when deaths pile up.
+    pub async fn watch(mut self, is_closing: impl Fn() -> bool, died: impl Fn(&'static str)) -> String {
         let mut recent: VecDeque<Instant> = VecDeque::new();
         while let Some(name) = self.deaths.recv().await {
+            if is_closing() {
+                break;
+            }
             died(name);
             let now = Instant::now();
             recent.push_back(now);

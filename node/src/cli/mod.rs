@@ -7,6 +7,7 @@ mod seeds;
 mod summary;
 mod units;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -96,7 +97,10 @@ fn complain(complaint: &Complaint) -> ExitCode {
 fn start_log(arguments: &Arguments) -> Result<(), Complaint> {
     let filter = EnvFilter::try_new(&arguments.log)
         .map_err(|error| Complaint::usage(format!("--log {}: {error}", arguments.log)))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(progress::log_writer);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(progress::log_writer);
     let started = match arguments.log_format.as_str() {
         "json" => log.json().try_init(),
         _ => log.try_init(),

@@ -122,7 +122,9 @@ fn depth_is_counted_from_the_seed() {
     let filter = unscoped(FilterRules { depth_max: Some(2), ..FilterRules::default() });
     assert_eq!(filter.admits(&url("http://h.de/"), 2), Ok(()));
     assert_eq!(filter.admits(&url("http://h.de/"), 3), Err(Refusal::TooDeep));
-    assert_eq!(unscoped(FilterRules::default()).admits(&url("http://h.de/"), u16::MAX), Ok(()));
+    let unbounded = unscoped(FilterRules { depth_max: None, ..FilterRules::default() });
+    assert_eq!(unbounded.admits(&url("http://h.de/"), u16::MAX), Ok(()));
+    assert_eq!(unscoped(FilterRules::default()).admits(&url("http://h.de/"), u16::MAX), Err(Refusal::TooDeep));
 }
 
 #[test]
