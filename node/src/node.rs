@@ -24,7 +24,7 @@ use crate::edges::http::{ClientError, FetchOptions, HttpClient};
 use crate::edges::store::{State, Store, StoreError, StoreOptions};
 use crate::edges::warc::WarcOptions;
 use crate::extract::ExtractRules;
-use crate::messages::{Crash, DiscoveredUrls, FetchedPage, GetStanding, Halt, Standing};
+use crate::messages::{Crash, DiscoveredUrls, FetchedPage, GetStanding, Halt, Restart, Standing};
 use crate::metrics::Metrics;
 use crate::supervisor::{Link, NotTaken, Supervisor, recipient};
 
@@ -72,11 +72,11 @@ pub struct Fate {
     end: Arc<watch::Sender<Option<String>>>,
     /// The node ends by itself: what fails from now on fails because of that.
     closing: Arc<AtomicBool>,
-    frontier: Link<Crash>,
+    frontier: Link<Restart>,
 }
 
 impl Fate {
-    fn new(frontier: Link<Crash>) -> Fate {
+    fn new(frontier: Link<Restart>) -> Fate {
         Fate { end: Arc::new(watch::Sender::new(None)), closing: Arc::default(), frontier }
     }
 
@@ -97,7 +97,9 @@ impl Fate {
 
     /// The frontier lost an answer it waits for: a new one asks for everything anew.
     pub fn restart_frontier(&self) {
-        self.frontier.answer(Crash);
+        if !self.closing.load(Ordering::Relaxed) {
+            self.frontier.answer(Restart);
+        }
     }
 }
 
@@ -136,7 +138,8 @@ impl Node {
         // Links first: what flows back to the frontier is bound last.
         let (landed, ended, robots_fetched) = (Link::open(), Link::open(), Link::open());
         let (discovered, standing, halt, frontier_crash) = (Link::open(), Link::open(), Link::open(), Link::open());
-        let fate = Fate::new(frontier_crash.clone());
+        let restart = Link::open();
+        let fate = Fate::new(restart.clone());
 
         let (store_page, disk_request) = (Link::open(), Link::open());
         {
@@ -241,6 +244,7 @@ impl Node {
                 discovered.bind(recipient(address));
                 standing.bind(recipient(address));
                 halt.bind(recipient(address));
+                restart.bind(recipient(address));
                 frontier_crash.bind(recipient(address));
             });
         }

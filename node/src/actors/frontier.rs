@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, SpawnHandle};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message, ResponseFuture, SpawnHandle};
 use proto::batch::{Discovered, Pick, UrlBatch};
 use proto::cluster::lease::Leases;
 use proto::crawl::filter::Filter;
@@ -29,8 +29,8 @@ use crate::edges::dns::DnsResolver;
 use crate::edges::http::FetchError;
 use crate::edges::store::Admitted;
 use crate::messages::{
-    DiscoveredUrls, DiskRequest, FetchEnded, GetStanding, Halt, LandedPage, RobotsFetched, RunBatch, RunRobots,
-    Standing, StorePage,
+    DiscoveredUrls, DiskRequest, FetchEnded, GetStanding, Halt, LandedPage, Restart, RobotsFetched, RunBatch,
+    RunRobots, Standing, StorePage,
 };
 use crate::metrics::Metrics;
 use crate::node::Fate;
@@ -435,6 +435,14 @@ impl Handler<Halt> for Frontier {
 
     fn handle(&mut self, _: Halt, _ctx: &mut Self::Context) {
         self.core.close();
+    }
+}
+
+impl Handler<Restart> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, _: Restart, ctx: &mut Self::Context) {
+        ctx.stop();
     }
 }
 

@@ -23,6 +23,11 @@ pub struct Standing {
 #[rtype(result = "()")]
 pub struct Halt;
 
+/// Tells the frontier to make way for a successor, which reads its view from disk. From its own tasks.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Restart;
+
 /// Makes an actor panic: how tests see that a death loses nothing.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]

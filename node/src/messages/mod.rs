@@ -8,7 +8,7 @@ mod parsed;
 mod stored;
 
 pub use batch::{RunBatch, RunRobots};
-pub use control::{Crash, GetStanding, Halt, Standing};
+pub use control::{Crash, GetStanding, Halt, Restart, Standing};
 pub use discovered::DiscoveredUrls;
 pub use fetched::{FetchEnded, FetchedPage, RobotsFetched};
 pub use parsed::ParsedPage;
