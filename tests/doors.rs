@@ -83,6 +83,16 @@ fn logs_as_json_are_json_line_by_line() {
 }
 
 #[test]
+fn logs_as_text_have_no_colours_in_a_file() {
+    let work = tempfile::tempdir().unwrap();
+    let server = Server::start(Web::new(WebPlan::bench(45, 2, 5))).unwrap();
+    let ended = Crawl::of(&server, work.path()).with(&["--log", "info"]).finish();
+    assert!(ended.stderr.contains("INFO") && ended.stderr.contains("node started"), "{ended}");
+    assert!(!ended.stderr.contains('\u{1b}'), "no escape codes: {:?}", ended.stderr);
+    assert!(!ended.stderr.contains("WARN"), "nothing to warn of, not even when it stops: {ended}");
+}
+
+#[test]
 fn without_a_terminal_progress_is_plain_lines_and_a_summary_follows() {
     let work = tempfile::tempdir().unwrap();
     let server = Server::start(Web::new(WebPlan::bench(43, 3, 10))).unwrap();
