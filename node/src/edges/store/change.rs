@@ -84,6 +84,10 @@ pub struct Change<'a> {
     batch: WriteBatch,
     /// Ids admitted in this batch, which no read of the database finds yet.
     fresh: HashSet<UrlId>,
+    /// Flights landed in this batch, whose rows the database still has.
+    landed: HashSet<UrlId>,
+    /// Earliest due entry of each slot in this batch, which no scan of the database finds yet.
+    fresh_due: BTreeMap<usize, u64>,
     /// In-links to add. They go in last: a record put into the batch after its in-links would wipe them out.
     inlinks: BTreeMap<Vec<u8>, u32>,
     /// Hosts whose counters changed.
@@ -98,6 +102,8 @@ impl Store {
             store: self,
             batch: WriteBatch::default(),
             fresh: HashSet::new(),
+            landed: HashSet::new(),
+            fresh_due: BTreeMap::new(),
             inlinks: BTreeMap::new(),
             touched: HashSet::new(),
             scratch: Vec::with_capacity(512),
@@ -241,7 +247,8 @@ impl Change<'_> {
     /// Removes the row of a flight; says whether it was still flying.
     fn take_flight(&mut self, key: &UrlKey, flight: u64) -> Result<bool, StoreError> {
         let row: Option<FlightRow> = self.get("flight", key.as_bytes())?;
-        let flying = row.is_some_and(|row| row.flight == flight && row.boot == self.store.boot);
+        let flying =
+            row.is_some_and(|row| row.flight == flight && row.boot == self.store.boot) && self.landed.insert(key.id());
         if flying {
             self.delete("flight", key.as_bytes());
             self.store.state.places.flights -= 1;
@@ -280,15 +287,21 @@ impl Change<'_> {
         self.put("due", &pick.queue.due(at, pick.order), &(retry, entry))?;
         let places = &mut self.store.state.places;
         *(if retry { &mut places.retries } else { &mut places.recrawls }) += 1;
-        let next = &mut self.store.next_due[slot_index(pick.queue.slot())];
-        *next = at.min(*next);
+        let slot = slot_index(pick.queue.slot());
+        self.store.next_due[slot] = at.min(self.store.next_due[slot]);
+        let fresh = self.fresh_due.entry(slot).or_insert(at);
+        *fresh = at.min(*fresh);
         Ok(())
     }
 
     /// Moves entries whose time has come into their queues, at most `limit`.
     pub fn fall_due(&mut self, unix_ms: u64, limit: usize) -> Result<Vec<Admitted>, StoreError> {
         let mut admitted = Vec::new();
-        for (key, ready, retry, entry) in self.store.due_entries(unix_ms, limit)? {
+        let due = self.store.due_entries(unix_ms, limit)?;
+        for (slot, at) in &self.fresh_due {
+            self.store.next_due[*slot] = self.store.next_due[*slot].min(*at);
+        }
+        for (key, ready, retry, entry) in due {
             let (Some(queue), Some(order)) = (QueueKey::prefix_of(&ready), Order::suffix_of(&ready)) else {
                 return Err(StoreError::damaged("due", "a key without queue and order"));
             };

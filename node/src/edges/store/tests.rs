@@ -146,6 +146,40 @@ fn a_failed_page_waits_and_falls_due() {
 }
 
 #[test]
+fn what_falls_due_in_the_group_that_put_it_there_is_found_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let first = pick(&admit(&mut store, &["http://a.example/"])[0], 1);
+    select(&mut store, std::slice::from_ref(&first));
+    let mut change = store.change();
+    let lost = Ending::Failed(Failure::Lost, None, None);
+    change.settle(Settle { pick: first, ending: lost, fetched: None, links: Vec::new(), unix_ms: 2_000 }).unwrap();
+    assert_eq!(change.fall_due(3_000, 10).unwrap().len(), 0, "it is not on disk yet");
+    change.commit().unwrap();
+    let mut change = store.change();
+    assert_eq!(change.fall_due(3_000, 10).unwrap().len(), 1);
+    change.commit().unwrap();
+    assert_eq!(store.next_due(), None);
+    assert_counted(&store);
+}
+
+#[test]
+fn a_flight_that_is_given_up_and_settled_in_one_group_lands_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let first = pick(&admit(&mut store, &["http://a.example/"])[0], 1);
+    select(&mut store, std::slice::from_ref(&first));
+    let mut change = store.change();
+    let settle = |ending| Settle { pick: first.clone(), ending, fetched: None, links: Vec::new(), unix_ms: 2_000 };
+    let late = change.settle(settle(answered())).unwrap();
+    let lost = change.settle(settle(Ending::Failed(Failure::Lost, None, None))).unwrap();
+    change.commit().unwrap();
+    assert_eq!((late.kind, lost.kind), (Some(OutcomeKind::Stored), None));
+    assert_eq!(store.state().places, Places::default());
+    assert_counted(&store);
+}
+
+#[test]
 fn in_links_count_other_pages_only() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());
