@@ -9,7 +9,7 @@ help:
 	@echo "make test     run all tests"
 	@echo "make lint     check format and clippy"
 	@echo "make docs     build the documentation of the code, and check its links"
-	@echo "make fuzz     run each fuzz target for FUZZ_SECONDS (20)"
+	@echo "make fuzz     run each fuzz target on fixed inputs, or explore for FUZZ_SECONDS"
 	@echo "make bench    run the benchmarks"
 	@echo "make deny     check licences and sources of all dependencies"
 	@echo "make setup    install what is missing (the others do it too)"
