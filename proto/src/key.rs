@@ -130,8 +130,8 @@ impl QueueKey {
     }
 
     fn part(&self, index: usize) -> &str {
-        let text = std::str::from_utf8(&self.0[2..]).expect("built from text or checked when read");
-        text.split('\0').nth(index).expect("a queue key has three parts")
+        let part = self.0[2..].split(|byte| *byte == 0).nth(index).expect("a queue key has three parts");
+        std::str::from_utf8(part).expect("built from text or checked when read")
     }
 
     /// Key of an entry of this queue.

@@ -23,9 +23,18 @@ fn options() -> impl Options {
     bincode::DefaultOptions::new().with_limit(VALUE_BYTES_MAX)
 }
 
-/// Encodes `value`, appending to `out`.
+/// Encodes `value`, appending to `out`. On an error nothing is appended.
 pub fn encode_into<T: Serialize>(value: &T, out: &mut Vec<u8>) -> Result<(), WireError> {
-    options().serialize_into(out, value).map_err(|error| failed::<T>("encode", &error))
+    let before = out.len();
+    // Under a limit, bincode walks through the value twice, to measure it first; so it is measured afterwards.
+    let mut encoded = bincode::DefaultOptions::new().serialize_into(&mut *out, value);
+    if (out.len() - before) as u64 > VALUE_BYTES_MAX {
+        encoded = Err(bincode::ErrorKind::SizeLimit.into());
+    }
+    encoded.map_err(|error| {
+        out.truncate(before);
+        failed::<T>("encode", &error)
+    })
 }
 
 /// Encodes `value`.

@@ -162,7 +162,7 @@ impl Filter {
         let segments = segments(url);
         refused_if(segments.len() > usize::from(rules.path_segments_max), Refusal::TooManySegments)?;
         refused_if(self.repeats(&segments), Refusal::RepeatedSegments)?;
-        refused_if(self.exclude.is_match(url.as_str()), Refusal::Excluded)?;
+        refused_if(!self.exclude.is_empty() && self.exclude.is_match(url.as_str()), Refusal::Excluded)?;
         refused_if(!self.include.is_empty() && !self.include.is_match(url.as_str()), Refusal::NotIncluded)
     }
 

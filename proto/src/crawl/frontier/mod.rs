@@ -85,7 +85,8 @@ pub struct Frontier {
     rules: FrontierRules,
     filter: Arc<Filter>,
     leases: Leases,
-    queues: BTreeMap<QueueKey, Queue>,
+    /// Boxed: a queue is some four hundred bytes, and a visit takes it out of the map and puts it back.
+    queues: BTreeMap<QueueKey, Box<Queue>>,
     agenda: BTreeSet<(Micros, u64, QueueKey)>,
     turn: u64,
     flights: BTreeMap<u64, Flight>,
@@ -239,7 +240,7 @@ impl Frontier {
                 queue.loading = true;
                 out.push(Effect::Load { read: self.begin_read(), queue: key.clone(), limit: self.rules.window_max });
             }
-            self.queues.insert(key.clone(), queue);
+            self.queues.insert(key.clone(), Box::new(queue));
         }
         let window_max = self.rules.window_max;
         let queue = self.queues.get_mut(&key).expect("just looked up");
@@ -276,9 +277,9 @@ impl Frontier {
         self.robots_bytes += queue.robots_bytes();
         self.forget_in_agenda(&loaded.key);
         if let Some(placeholder) = self.queues.remove(&loaded.key) {
-            queue.take_over(placeholder, stale);
+            queue.take_over(*placeholder, stale);
         }
-        self.queues.insert(loaded.key.clone(), queue);
+        self.queues.insert(loaded.key.clone(), Box::new(queue));
         self.schedule(&loaded.key, now.mono);
     }
 
@@ -766,7 +767,7 @@ impl Frontier {
             let heard = HostFacts { heard: true, ..Default::default() };
             let mut queue = Queue::new(now, rules, &heard);
             queue.more = true;
-            queue
+            Box::new(queue)
         })
     }
 }
