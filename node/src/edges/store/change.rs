@@ -11,14 +11,14 @@ use proto::key::{Order, QueueKey, UrlKey};
 use proto::record::{Progress, Status, UrlRecord, UrlState};
 use proto::url::CanonicalUrl;
 use proto::wire;
-use rocksdb::{WriteBatch, WriteOptions};
+use rocksdb::WriteOptions;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{INLINKS_BYTES, inlinks};
-use super::{ContentRow, HOSTS_CACHED, PATHS_CACHED, Store, StoreError, slot_index};
+use super::rows::Rows;
+use super::{ContentRow, HOSTS_CACHED, KnownHost, PATHS_CACHED, Seeded, Store, StoreError, slot_index};
 use crate::edges::warc::WarcEnd;
-use proto::counters::HostCounters;
 
 /// An entry that is new in its queue.
 #[derive(Clone, Debug)]
@@ -81,9 +81,9 @@ pub(super) struct FlightRow {
 /// One atomic batch in the making.
 pub struct Change<'a> {
     store: &'a mut Store,
-    batch: WriteBatch,
+    rows: Rows,
     /// Ids admitted in this batch, which no read of the database finds yet.
-    fresh: HashSet<UrlId>,
+    fresh: HashSet<UrlId, Seeded>,
     /// Flights landed in this batch, whose rows the database still has.
     landed: HashSet<UrlId>,
     /// Earliest due entry of each slot in this batch, which no scan of the database finds yet.
@@ -91,22 +91,21 @@ pub struct Change<'a> {
     /// In-links to add. They go in last: a record put into the batch after its in-links would wipe them out.
     inlinks: BTreeMap<Vec<u8>, u32>,
     /// Hosts whose counters changed.
-    touched: HashSet<QueueKey>,
-    scratch: Vec<u8>,
+    touched: Vec<QueueKey>,
 }
 
 impl Store {
     /// Begins a change. Nothing is written until [`Change::commit`].
     pub fn change(&mut self) -> Change<'_> {
+        let fresh = HashSet::with_hasher(*self.hosts.hasher());
         Change {
             store: self,
-            batch: WriteBatch::default(),
-            fresh: HashSet::new(),
+            rows: Rows::default(),
+            fresh,
             landed: HashSet::new(),
             fresh_due: BTreeMap::new(),
             inlinks: BTreeMap::new(),
-            touched: HashSet::new(),
-            scratch: Vec::with_capacity(512),
+            touched: Vec::new(),
         }
     }
 }
@@ -168,8 +167,8 @@ impl Change<'_> {
         unix_ms: u64,
     ) -> Result<Option<Admitted>, StoreError> {
         let queue = QueueKey::new(crawl, &found.url);
-        let host = self.host(&queue)?;
-        if host.known >= self.store.options.host_urls_max || !self.count_query(&queue, &found.url)? {
+        let known = self.host(&queue)?.counters.known;
+        if known >= self.store.options.host_urls_max || !self.count_query(&queue, &found.url)? {
             self.store.state.places.traps += 1;
             return Ok(None);
         }
@@ -190,7 +189,7 @@ impl Change<'_> {
         let order = Order { priority: found.priority, depth: found.depth, sequence: self.next_sequence() };
         let entry = Entry { url: found.url, kind: found.kind, progress, redirects: found.redirects, validators: None };
         self.put_ready(&queue, order, &entry)?;
-        Ok(Some(Admitted { queue, order, entry, new_host: host.known == 0 }))
+        Ok(Some(Admitted { queue, order, entry, new_host: known == 0 }))
     }
 
     /// Counts one more query of the URL's path; says whether there may be one more.
@@ -331,27 +330,26 @@ impl Change<'_> {
 
     /// Whether there is anything to write.
     pub fn is_empty(&self) -> bool {
-        self.batch.is_empty() && self.inlinks.is_empty()
+        self.rows.is_empty() && self.inlinks.is_empty()
     }
 
     /// Writes everything, fsynced. On an error nothing was written, and the store must [`Store::forget`].
     pub fn commit(mut self) -> Result<(), StoreError> {
         for queue in std::mem::take(&mut self.touched) {
-            let counters = self.store.hosts[&queue];
+            let host = self.store.hosts.get_mut(&queue).expect("hosts are forgotten between changes only");
+            host.touched = false;
+            let counters = host.counters;
             self.put("host", &counters_key(&queue), &counters)?;
         }
-        let family = self.store.family("url");
         for (key, count) in std::mem::take(&mut self.inlinks) {
-            self.batch.merge_cf(&family, key, count.to_le_bytes());
+            self.rows.merge("url", &key, &count.to_le_bytes());
         }
-        drop(family);
-        let state = wire::encode(&self.store.state).map_err(|error| StoreError::damaged("meta", error))?;
-        let family = self.store.family("meta");
-        self.batch.put_cf(&family, "state", state);
-        drop(family);
+        let state = self.store.state.clone();
+        self.put("meta", b"state", &state)?;
+        let batch = self.rows.into_batch(|name| self.store.family(name));
         let mut options = WriteOptions::default();
         options.set_sync(true);
-        self.store.db.write_opt(self.batch, &options).map_err(|error| self.store.failed(&error))?;
+        self.store.db.write_opt(batch, &options).map_err(|error| self.store.failed(&error))?;
         for id in self.fresh {
             self.store.seen.insert(id);
         }
@@ -383,21 +381,23 @@ impl Change<'_> {
         new: &UrlRecord,
         inlinks: u32,
     ) -> Result<(), StoreError> {
-        let mut host = self.host(queue)?;
+        let host = self.host(queue)?;
         if let Some(old) = old {
-            self.store.state.counters.remove(old);
-            host.remove(old);
+            host.counters.remove(old);
         }
-        self.store.state.counters.add(new);
-        host.add(new);
-        self.store.hosts.insert(queue.clone(), host);
-        self.touched.insert(queue.clone());
-        self.scratch.clear();
-        self.scratch.extend_from_slice(&inlinks.to_le_bytes());
-        wire::encode_into(new, &mut self.scratch).map_err(|error| StoreError::damaged("url", error))?;
-        let family = self.store.family("url");
-        self.batch.put_cf(&family, key.as_bytes(), &self.scratch);
-        Ok(())
+        host.counters.add(new);
+        if !std::mem::replace(&mut host.touched, true) {
+            self.touched.push(queue.clone());
+        }
+        let counters = &mut self.store.state.counters;
+        if let Some(old) = old {
+            counters.remove(old);
+        }
+        counters.add(new);
+        self.rows.put("url", key.as_bytes(), |row| {
+            row.extend_from_slice(&inlinks.to_le_bytes());
+            wire::encode_into(new, row).map_err(|error| StoreError::damaged("url", error))
+        })
     }
 
     fn record(&self, key: &UrlKey) -> Result<Option<(UrlRecord, u32)>, StoreError> {
@@ -412,13 +412,12 @@ impl Change<'_> {
         Ok(Some((record, inlinks(&value))))
     }
 
-    fn host(&mut self, queue: &QueueKey) -> Result<HostCounters, StoreError> {
-        if let Some(counters) = self.store.hosts.get(queue) {
-            return Ok(*counters);
+    fn host(&mut self, queue: &QueueKey) -> Result<&mut KnownHost, StoreError> {
+        if !self.store.hosts.contains_key(queue) {
+            let counters = self.get("host", &counters_key(queue))?.unwrap_or_default();
+            self.store.hosts.insert(queue.clone(), KnownHost { counters, touched: false });
         }
-        let counters = self.get("host", &counters_key(queue))?.unwrap_or_default();
-        self.store.hosts.insert(queue.clone(), counters);
-        Ok(counters)
+        Ok(self.store.hosts.get_mut(queue).expect("just put in"))
     }
 
     fn get<T: serde::de::DeserializeOwned>(&self, family: &'static str, key: &[u8]) -> Result<Option<T>, StoreError> {
@@ -426,16 +425,12 @@ impl Change<'_> {
     }
 
     fn put<T: Serialize>(&mut self, family: &'static str, key: &[u8], value: &T) -> Result<(), StoreError> {
-        self.scratch.clear();
-        wire::encode_into(value, &mut self.scratch).map_err(|error| StoreError::damaged(family, error))?;
-        let column = self.store.family(family);
-        self.batch.put_cf(&column, key, &self.scratch);
-        Ok(())
+        self.rows
+            .put(family, key, |row| wire::encode_into(value, row).map_err(|error| StoreError::damaged(family, error)))
     }
 
     fn delete(&mut self, family: &'static str, key: &[u8]) {
-        let column = self.store.family(family);
-        self.batch.delete_cf(&column, key);
+        self.rows.delete(family, key);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use rocksdb::{BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, MergeOperands, Options};
+use rocksdb::{BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, MergeOperands, Options};
 
-use super::StoreOptions;
+use super::{Database, StoreOptions};
 
 /// All column families.
 pub(super) const FAMILIES: [&str; 9] = ["url", "ready", "due", "flight", "host", "content", "digest", "seen", "meta"];
@@ -20,15 +20,15 @@ const WAL_BYTES_MAX: u64 = 256 << 20;
 /// Ten bits a key: one lookup of an unknown URL in a hundred reads a block.
 const FILTER_BITS: f64 = 10.0;
 
-pub(super) fn open(path: &Path, options: &StoreOptions) -> Result<DB, rocksdb::Error> {
+pub(super) fn open(path: &Path, options: &StoreOptions) -> Result<Database, rocksdb::Error> {
     let mut database = database_options(options);
     database.create_if_missing(true);
     database.create_missing_column_families(true);
-    DB::open_cf_descriptors(&database, path, families(options))
+    Database::open_cf_descriptors(&database, path, families(options))
 }
 
-pub(super) fn open_for_reading(path: &Path, options: &StoreOptions) -> Result<DB, rocksdb::Error> {
-    DB::open_cf_descriptors_read_only(&database_options(options), path, families(options), false)
+pub(super) fn open_for_reading(path: &Path, options: &StoreOptions) -> Result<Database, rocksdb::Error> {
+    Database::open_cf_descriptors_read_only(&database_options(options), path, families(options), false)
 }
 
 fn database_options(options: &StoreOptions) -> Options {

@@ -12,12 +12,13 @@
 mod change;
 mod columns;
 mod read;
+mod rows;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use proto::counters::{Counters, HostCounters};
 use proto::crawl::outcome::OutcomeRules;
@@ -25,8 +26,9 @@ use proto::crawl::retry::RetryRules;
 use proto::id::{NodeId, SLOTS, Slot, UrlId};
 use proto::key::QueueKey;
 use proto::wire;
-use rocksdb::{BoundColumnFamily, DB};
+use rocksdb::{ColumnFamily, DBWithThreadMode, SingleThreaded};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
 pub use self::read::{HostRow, Stored};
@@ -35,8 +37,9 @@ use super::warc::{PayloadDigest, RecordId, WarcEnd, WarcPosition};
 /// Version of everything below the data folder. A newer one is refused, an older one would be migrated at open.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Hosts whose counters are kept in memory; all are written with their change, so forgetting them costs a read.
-const HOSTS_CACHED: usize = 8_192;
+/// Hosts whose counters are kept in memory, some 150 bytes each: 5 MiB. All are written with their change, so forgetting
+/// them costs a read.
+const HOSTS_CACHED: usize = 32_768;
 /// Paths whose queries are counted in memory, likewise.
 const PATHS_CACHED: usize = 8_192;
 /// Ids remembered as known, 16 bytes each: 4 MiB. Most links of a page lead to pages that its neighbours link to as well.
@@ -193,17 +196,28 @@ pub struct ContentRow {
     pub revisit: bool,
 }
 
+/// One thread owns the store, so the families need no lock.
+type Database = DBWithThreadMode<SingleThreaded>;
+
+/// Counters of a host in memory.
+#[derive(Clone, Copy, Default)]
+struct KnownHost {
+    counters: HostCounters,
+    /// The change under way has touched them.
+    touched: bool,
+}
+
 /// The store of one node.
 pub struct Store {
     dir: PathBuf,
-    db: DB,
+    db: Database,
     options: StoreOptions,
     rules: OutcomeRules,
     boot: u32,
     state: State,
     seen: SeenCache,
-    hosts: HashMap<QueueKey, HostCounters>,
-    paths: HashMap<Vec<u8>, u32>,
+    hosts: HashMap<QueueKey, KnownHost, Seeded>,
+    paths: HashMap<Vec<u8>, u32, Seeded>,
     /// Earliest due entry of each slot.
     next_due: Vec<u64>,
 }
@@ -240,9 +254,10 @@ impl Store {
         Ok(store)
     }
 
-    fn over(dir: &Path, db: DB, options: StoreOptions) -> Store {
+    fn over(dir: &Path, db: Database, options: StoreOptions) -> Store {
         let rules =
             OutcomeRules { retry: options.retry, recrawl_period_ms: options.recrawl_period_ms, node: options.node };
+        let seeded = Seeded::new();
         Store {
             dir: dir.to_owned(),
             db,
@@ -251,8 +266,8 @@ impl Store {
             boot: 0,
             state: State::default(),
             seen: SeenCache::new(),
-            hosts: HashMap::new(),
-            paths: HashMap::new(),
+            hosts: HashMap::with_hasher(seeded),
+            paths: HashMap::with_hasher(seeded),
             next_due: vec![u64::MAX; usize::from(SLOTS)],
         }
     }
@@ -309,7 +324,7 @@ impl Store {
         self.db.put_cf(&self.family("meta"), key, bytes).map_err(|error| self.failed(&error))
     }
 
-    fn family(&self, name: &'static str) -> Arc<BoundColumnFamily<'_>> {
+    fn family(&self, name: &'static str) -> &ColumnFamily {
         self.db.cf_handle(name).expect("all column families are opened")
     }
 
@@ -353,6 +368,40 @@ fn write_version(dir: &Path) -> Result<(), StoreError> {
         std::io::ErrorKind::StorageFull => StoreError::DiskFull(dir.to_owned()),
         _ => StoreError::Folder { dir: dir.to_owned(), reason: error.to_string() },
     })
+}
+
+/// XXH3 with a secret seed: keys are short, every URL is looked up several times, and names are chosen by strangers.
+#[derive(Clone, Copy)]
+struct Seeded(u64);
+
+impl Seeded {
+    fn new() -> Seeded {
+        Seeded(RandomState::new().hash_one(0))
+    }
+}
+
+impl BuildHasher for Seeded {
+    type Hasher = SeededHasher;
+
+    fn build_hasher(&self) -> SeededHasher {
+        SeededHasher(self.0)
+    }
+}
+
+struct SeededHasher(u64);
+
+impl Hasher for SeededHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.0 ^= number as u64; // the length of what follows
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// Ids that are certainly on disk. A miss says nothing.

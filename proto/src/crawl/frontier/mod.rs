@@ -298,7 +298,7 @@ impl Frontier {
     /// Lets queues with large robots.txt files leave memory, those first that are due last, until half the room is free.
     /// Only a web that attacks us comes here: ordinary files are a thousandth of the largest.
     fn shed_robots(&mut self) {
-        self.robots_bytes = self.queues.values().map(Queue::robots_bytes).sum();
+        self.robots_bytes = self.queues.values().map(|queue| queue.robots_bytes()).sum();
         let goal = self.rules.robots_bytes_max / 2;
         let latest: Vec<QueueKey> = self.agenda.iter().rev().map(|(.., key)| key.clone()).collect();
         for key in latest {
@@ -306,7 +306,7 @@ impl Frontier {
                 return;
             }
             let idle = |queue: &Queue| queue.errands.is_empty() && queue.robots_bytes() > ROBOTS_BYTES_SMALL;
-            if self.queues.get(&key).is_some_and(idle) {
+            if self.queues.get(&key).is_some_and(|queue| idle(queue)) {
                 self.forget_in_agenda(&key);
                 let left = self.queues.remove(&key).map_or(0, |queue| queue.robots_bytes());
                 self.robots_bytes = self.robots_bytes.saturating_sub(left);

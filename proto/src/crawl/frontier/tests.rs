@@ -121,7 +121,7 @@ impl World {
         let mut effects = Vec::new();
         self.core.step(Now { mono: self.now, unix_ms: 1_000_000 + self.now / 1_000 }, input, &mut effects);
         self.queues_seen_max = self.queues_seen_max.max(self.core.queues.len());
-        let robots_bytes = self.core.queues.values().map(Queue::robots_bytes).sum();
+        let robots_bytes = self.core.queues.values().map(|queue| queue.robots_bytes()).sum();
         self.robots_seen_max = self.robots_seen_max.max(robots_bytes);
         self.flights_seen_max = self.flights_seen_max.max(self.core.flights.len());
         for effect in effects {
