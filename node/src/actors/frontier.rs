@@ -95,11 +95,6 @@ struct Happened(Vec<Input>);
 #[rtype(result = "()")]
 struct Recovered(Vec<Pick>, u64);
 
-/// Picks that are written down as handed out.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-struct Selected(Vec<Pick>);
-
 /// Admissions that reached the disk.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -197,10 +192,10 @@ impl Frontier {
             }
         }
         if !refused.is_empty() {
-            self.refuse(refused, ctx);
+            self.refuse(refused);
         }
         if !picks.is_empty() {
-            self.select(picks, ctx);
+            self.send_batches(picks);
         }
     }
 
@@ -222,45 +217,62 @@ impl Frontier {
 
     fn ask_disk<T: Send + 'static>(&self, job: impl FnOnce(Reply<T>) -> Job, heard: impl FnOnce(T) + 'static) {
         let (reply, answer) = oneshot::channel();
-        let (request, storage, fate) = (DiskRequest(job(reply)), self.parts.storage.clone(), self.parts.fate.clone());
+        self.parts.storage.answer(DiskRequest(job(reply))); // the core bounds its questions
+        self.hear(answer, heard);
+    }
+
+    fn hear<T: 'static>(&self, answer: oneshot::Receiver<Result<T, DiskError>>, heard: impl FnOnce(T) + 'static) {
+        let fate = self.parts.fate.clone();
         actix_rt::spawn(async move {
-            let sent = storage.send(request).await;
             match answer.await {
                 Ok(Ok(value)) => heard(value),
                 Ok(Err(error)) => fate.seal(&error),
                 // Storage died with the question. Its successor does not know it: read the whole view anew.
                 Err(_) => {
-                    debug!(?sent, "a question to the disk was lost");
+                    debug!("a question to the disk was lost");
                     fate.restart_frontier();
                 }
             }
         });
     }
 
-    /// Picks are fetched once the disk has them as handed out.
-    fn select(&self, picks: Vec<Pick>, ctx: &mut Context<Self>) {
-        let me = ctx.address();
-        let written = picks.clone();
-        self.ask_disk(|reply| Job::Select(written, reply), move |()| me.do_send(Selected(picks)));
+    /// Has picks written down as handed out. The request is in storage's mailbox when this returns, so it is ahead of whatever
+    /// comes of the picks, and nobody waits for the disk: what a kill makes us forget was in flight.
+    fn select(&self, picks: &[Pick]) {
+        let (reply, answer) = oneshot::channel();
+        self.parts.storage.answer(DiskRequest(Job::Select(picks.to_vec(), reply))); // at most `concurrency` are out
+        self.hear(answer, |()| {});
     }
 
-    fn refuse(&self, refused: Vec<(Pick, Why)>, _ctx: &mut Context<Self>) {
+    fn refuse(&self, refused: Vec<(Pick, Why)>) {
         let picks: Vec<Pick> = refused.iter().map(|(pick, _)| pick.clone()).collect();
-        let (settle, metrics) = (self.parts.settle.clone(), self.parts.metrics.clone());
-        self.ask_disk(
-            |reply| Job::Select(picks, reply),
-            move |()| {
-                for (pick, why) in refused {
-                    let landing = match why {
-                        Why::Failed(failure) => Landing::failed(pick, failure),
-                        Why::Filtered(_) => Landing::without_content(pick, Ending::Filtered),
-                    };
-                    if settle.pass(StorePage(Box::new(landing))).is_err() {
-                        metrics.dropped.inc();
-                    }
-                }
-            },
-        );
+        self.select(&picks);
+        for (pick, why) in refused {
+            let landing = match why {
+                Why::Failed(failure) => Landing::failed(pick, failure),
+                Why::Filtered(_) => Landing::without_content(pick, Ending::Filtered),
+            };
+            if self.parts.settle.pass(StorePage(Box::new(landing))).is_err() {
+                self.parts.metrics.dropped.inc();
+            }
+        }
+    }
+
+    fn send_batches(&mut self, picks: Vec<Pick>) {
+        self.select(&picks);
+        let mut by_slot: BTreeMap<Slot, Vec<Pick>> = BTreeMap::new();
+        for pick in picks {
+            by_slot.entry(pick.queue.slot()).or_default().push(pick);
+        }
+        let deadline = self.parts.clock.now().mono + self.parts.rules.flight_timeout;
+        for (slot, picks) in by_slot {
+            self.next_batch += 1;
+            let id = BatchId { node: NodeId::SOLE, boot: self.parts.boot, number: self.next_batch };
+            debug!(batch = %id, slot = slot.0, urls = picks.len(), "batch handed out");
+            if self.parts.router.pass(RunBatch(UrlBatch { id, slot, deadline, picks })).is_err() {
+                self.parts.metrics.dropped.inc();
+            }
+        }
     }
 
     fn lost(&self, pick: Pick) {
@@ -359,26 +371,6 @@ impl Handler<AdmittedUrls> for Frontier {
     fn handle(&mut self, AdmittedUrls(admitted): AdmittedUrls, ctx: &mut Self::Context) {
         self.admitting = self.admitting.saturating_sub(1);
         self.step(inputs_of(admitted), ctx);
-    }
-}
-
-impl Handler<Selected> for Frontier {
-    type Result = ();
-
-    fn handle(&mut self, Selected(picks): Selected, _ctx: &mut Self::Context) {
-        let mut by_slot: BTreeMap<Slot, Vec<Pick>> = BTreeMap::new();
-        for pick in picks {
-            by_slot.entry(pick.queue.slot()).or_default().push(pick);
-        }
-        let deadline = self.parts.clock.now().mono + self.parts.rules.flight_timeout;
-        for (slot, picks) in by_slot {
-            self.next_batch += 1;
-            let id = BatchId { node: NodeId::SOLE, boot: self.parts.boot, number: self.next_batch };
-            debug!(batch = %id, slot = slot.0, urls = picks.len(), "batch handed out");
-            if self.parts.router.pass(RunBatch(UrlBatch { id, slot, deadline, picks })).is_err() {
-                self.parts.metrics.dropped.inc();
-            }
-        }
     }
 }
 

@@ -84,8 +84,6 @@ pub struct Change<'a> {
     rows: Rows,
     /// Ids admitted in this batch, which no read of the database finds yet.
     fresh: HashSet<UrlId, Seeded>,
-    /// Flights landed in this batch, whose rows the database still has.
-    landed: HashSet<UrlId>,
     /// Earliest due entry of each slot in this batch, which no scan of the database finds yet.
     fresh_due: BTreeMap<usize, u64>,
     /// In-links to add. They go in last: a record put into the batch after its in-links would wipe them out.
@@ -102,7 +100,6 @@ impl Store {
             store: self,
             rows: Rows::default(),
             fresh,
-            landed: HashSet::new(),
             fresh_due: BTreeMap::new(),
             inlinks: BTreeMap::new(),
             touched: Vec::new(),
@@ -231,6 +228,7 @@ impl Change<'_> {
         let progress = Progress { status: Status::SelectedToCrawl, ..pick.entry.progress };
         let entry = Entry { progress, ..pick.entry.clone() };
         let row = FlightRow { boot: self.store.boot, flight: pick.flight, crawl, order: pick.order, entry };
+        self.store.flying.insert(key.id(), pick.flight);
         self.put("flight", key.as_bytes(), &row)
     }
 
@@ -244,15 +242,14 @@ impl Change<'_> {
     }
 
     /// Removes the row of a flight; says whether it was still flying.
-    fn take_flight(&mut self, key: &UrlKey, flight: u64) -> Result<bool, StoreError> {
-        let row: Option<FlightRow> = self.get("flight", key.as_bytes())?;
-        let flying =
-            row.is_some_and(|row| row.flight == flight && row.boot == self.store.boot) && self.landed.insert(key.id());
+    fn take_flight(&mut self, key: &UrlKey, flight: u64) -> bool {
+        let flying = self.store.flying.get(&key.id()) == Some(&flight);
         if flying {
+            self.store.flying.remove(&key.id());
             self.delete("flight", key.as_bytes());
             self.store.state.places.flights -= 1;
         }
-        Ok(flying)
+        flying
     }
 
     /// Settles a flight: its record, its content, its links, and when it comes up again.
@@ -261,7 +258,7 @@ impl Change<'_> {
         let crawl = pick.queue.crawl().to_owned();
         let key = UrlKey::new(&crawl, &pick.entry.url);
         let nothing = Landed { flight: pick.flight, kind: None, admitted: Vec::new() };
-        if !self.take_flight(&key, pick.flight)? {
+        if !self.take_flight(&key, pick.flight) {
             return Ok(nothing);
         }
         let Some((record, inlinks)) = self.record(&key)? else { return Ok(nothing) };

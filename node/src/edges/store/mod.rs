@@ -218,6 +218,9 @@ pub struct Store {
     seen: SeenCache,
     hosts: HashMap<QueueKey, KnownHost, Seeded>,
     paths: HashMap<Vec<u8>, u32, Seeded>,
+    /// Flights of this life that have not landed, by URL. A page can land in the very change that hands it out, which no read
+    /// of the database would find.
+    flying: HashMap<UrlId, u64, Seeded>,
     /// Earliest due entry of each slot.
     next_due: Vec<u64>,
 }
@@ -268,6 +271,7 @@ impl Store {
             seen: SeenCache::new(),
             hosts: HashMap::with_hasher(seeded),
             paths: HashMap::with_hasher(seeded),
+            flying: HashMap::with_hasher(seeded),
             next_due: vec![u64::MAX; usize::from(SLOTS)],
         }
     }
@@ -356,6 +360,7 @@ impl Store {
         self.paths.clear();
         self.seen = SeenCache::new();
         self.load()?;
+        self.load_flying()?;
         self.load_due()
     }
 }

@@ -151,6 +151,14 @@ impl Store {
         change.commit()
     }
 
+    /// Reads which flights have not landed. All rows are of this life: those of former ones went back at the start.
+    pub(super) fn load_flying(&mut self) -> Result<(), StoreError> {
+        let flying = self.flights()?;
+        self.flying.clear();
+        self.flying.extend(flying.iter().map(|pick| (pick.entry.url.id(pick.queue.crawl()), pick.flight)));
+        Ok(())
+    }
+
     /// What this life of the node has handed out and not settled.
     pub fn flights(&self) -> Result<Vec<Pick>, StoreError> {
         self.rows("flight", Vec::new(), Vec::new())
