@@ -5,15 +5,15 @@
 
 use std::fmt::Write as _;
 
-use flate2::{Compress, Compression, Crc, FlushCompress, Status};
+use libdeflater::{CompressionLvl, Compressor, Crc};
 use sha1::{Digest, Sha1};
 
 use super::{Capture, PayloadDigest, RecordId, RevisitOf, Truncated, WarcOptions};
 
-/// Measured with `archive_speed` in `tests.rs` (release, both cores busy with other work): an 8 KiB page of prose with its
-/// three records takes 77 us and 4.7 kB at level 1, 136 us and 3.8 kB at level 2, 164 us and 3.7 kB at level 3. Most
-/// servers compress their pages; such a body is not deflated again, and then level 1 takes 42 us and costs 6 % in size.
-const LEVEL: u32 = 1;
+/// Measured with `archive_speed` in `tests.rs` and beside zlib-rs on one page of prose (11.5 kB, both cores busy):
+/// libdeflate takes 40 us and 3.9 kB at level 1, 107 us and 3.9 kB at level 2; zlib-rs 68 us and 5.1 kB at its level 1,
+/// and three times as long as libdeflate for the small records, because it clears its tables each time.
+const LEVEL: i32 = 1;
 
 /// Ten bytes of gzip header: deflate, no name, no time, so that equal input gives equal bytes; system unknown.
 const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
@@ -23,10 +23,12 @@ const BUFFER_BYTES_KEPT: usize = 4 << 20;
 
 /// Turns records into gzip members, in one buffer that is used again and again.
 pub(super) struct Encoder {
-    compress: Compress,
+    compressor: Compressor,
     members: Vec<u8>,
     header: String,
     block: Vec<u8>,
+    /// Header and block in one piece.
+    record: Vec<u8>,
 }
 
 /// The `response` or `revisit` record that was encoded.
@@ -38,8 +40,9 @@ pub(super) struct Encoded {
 
 impl Encoder {
     pub(super) fn new() -> Self {
-        let compress = Compress::new(Compression::new(LEVEL), false);
-        Self { compress, members: Vec::new(), header: String::new(), block: Vec::new() }
+        let level = CompressionLvl::new(LEVEL).expect("a level from 0 to 12");
+        let compressor = Compressor::new(level);
+        Self { compressor, members: Vec::new(), header: String::new(), block: Vec::new(), record: Vec::new() }
     }
 
     /// The members encoded since [`Self::clear`].
@@ -50,6 +53,8 @@ impl Encoder {
     pub(super) fn clear(&mut self) {
         self.members.clear();
         self.members.shrink_to(BUFFER_BYTES_KEPT);
+        self.record.clear();
+        self.record.shrink_to(BUFFER_BYTES_KEPT);
     }
 
     /// Adds the record that opens a segment.
@@ -179,62 +184,43 @@ impl Encoder {
             self.header,
             "WARC-Block-Digest: {digest}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
         );
-        gzip(&mut self.compress, [self.header.as_bytes(), &self.block], body, packed, &mut self.members);
+        self.record.clear();
+        for part in [self.header.as_bytes(), &self.block, body, b"\r\n\r\n"] {
+            self.record.extend_from_slice(part);
+        }
+        if packed {
+            push_stored_member(&mut self.members, &self.record);
+        } else {
+            self.push_member();
+        }
+    }
+
+    /// Appends the record as a gzip member.
+    fn push_member(&mut self) {
+        let start = self.members.len();
+        self.members.resize(start + self.compressor.gzip_compress_bound(self.record.len()), 0);
+        let length = self.compressor.gzip_compress(&self.record, &mut self.members[start..]);
+        self.members.truncate(start + length.expect("there is room for the worst case"));
     }
 }
 
-/// Appends one gzip member: `start`, `body` and the two empty lines that end a record. A `packed` body, compressed by its
-/// server, is put between the deflated parts as it is: deflating it again costs 40 us and gains nothing.
-fn gzip(compress: &mut Compress, start: [&[u8]; 2], body: &[u8], packed: bool, out: &mut Vec<u8>) {
-    const END: &[u8] = b"\r\n\r\n";
-    compress.reset();
-    let mut crc = Crc::new();
+/// Appends a gzip member that holds `record` as it is. A body that its server compressed does not get smaller, and takes
+/// as long to try as any other; its header would, by some 300 bytes.
+fn push_stored_member(out: &mut Vec<u8>, record: &[u8]) {
     out.extend_from_slice(&GZIP_HEADER);
-    for part in [start[0], start[1], body, END] {
-        crc.update(part);
-    }
-    deflate(compress, start[0], FlushCompress::None, out);
-    if packed {
-        deflate(compress, start[1], FlushCompress::Sync, out); // up to a whole byte
-        push_stored(out, body, false);
-        push_stored(out, END, true);
-    } else {
-        deflate(compress, start[1], FlushCompress::None, out);
-        deflate(compress, body, FlushCompress::None, out);
-        deflate(compress, END, FlushCompress::Finish, out);
-    }
-    out.extend_from_slice(&crc.sum().to_le_bytes());
-    out.extend_from_slice(&crc.amount().to_le_bytes());
-}
-
-/// Appends `bytes` as stored blocks of a deflate stream (RFC 1951, 3.2.4) that has come to a whole byte.
-fn push_stored(out: &mut Vec<u8>, bytes: &[u8], last: bool) {
-    for chunk in bytes.chunks(usize::from(u16::MAX)) {
+    let chunks = record.chunks(usize::from(u16::MAX));
+    let last = chunks.len() - 1; // a record is never empty
+    for (number, chunk) in chunks.enumerate() {
         let length = u16::try_from(chunk.len()).expect("a chunk is no longer than u16::MAX");
-        out.push(u8::from(last));
+        out.push(u8::from(number == last)); // a stored block (RFC 1951, 3.2.4)
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(&(!length).to_le_bytes());
         out.extend_from_slice(chunk);
     }
-}
-
-fn deflate(compress: &mut Compress, mut input: &[u8], flush: FlushCompress, out: &mut Vec<u8>) {
-    loop {
-        out.reserve((input.len() / 2).max(1024));
-        let before = compress.total_in();
-        let status = compress.compress_vec(input, out, flush).expect("only a dictionary can make deflate fail");
-        let taken = usize::try_from(compress.total_in() - before).expect("no more than the input, which is in memory");
-        input = &input[taken..];
-        let done = match flush {
-            FlushCompress::Finish => status == Status::StreamEnd,
-            // A sync is complete only when it left room unused; without one, nothing is owed.
-            FlushCompress::Sync => input.is_empty() && out.len() < out.capacity(),
-            _ => input.is_empty(),
-        };
-        if done {
-            return;
-        }
-    }
+    let mut crc = Crc::new();
+    crc.update(record);
+    out.extend_from_slice(&crc.sum().to_le_bytes());
+    out.extend_from_slice(&(record.len() as u32).to_le_bytes()); // modulo 2^32, as the format says
 }
 
 /// Where record ids come from: the node's random seed, the place in the archive and the time. A place is written
