@@ -43,24 +43,34 @@ impl TextBuilder {
 
     /// Appends `piece`, which may begin or end in the middle of a word.
     pub(super) fn push(&mut self, piece: &str) {
-        if self.cut {
-            return;
-        }
         let bytes = piece.as_bytes();
         let mut at = 0;
-        while at < bytes.len() {
+        while at < bytes.len() && !self.cut {
             let blank = blank_bytes(&bytes[at..]);
             if blank > 0 {
                 self.separate(Break::Space);
                 at += blank;
                 continue;
             }
-            let start = at;
-            at += 1;
-            while at < bytes.len() && (!MAY_BE_BLANK[usize::from(bytes[at])] || blank_bytes(&bytes[at..]) == 0) {
-                at += 1;
+            let end = line_end(bytes, at);
+            self.push_line(&piece[at..end]);
+            at = end;
+        }
+    }
+
+    /// Appends words that have one space between them, at once if there is room.
+    fn push_line(&mut self, line: &str) {
+        if self.text.len() + 1 + line.len() <= self.bytes_max {
+            return self.push_word(line);
+        }
+        for (number, word) in line.split(' ').enumerate() {
+            if number > 0 {
+                self.separate(Break::Space);
             }
-            self.push_word(&piece[start..at]);
+            self.push_word(word);
+            if self.cut {
+                return;
+            }
         }
     }
 
@@ -99,6 +109,22 @@ const MAY_BE_BLANK: [bool; 256] = {
     }
     table
 };
+
+/// Where the line ends that begins at `start`: words with one space between them, which need no change.
+fn line_end(bytes: &[u8], start: usize) -> usize {
+    let may_be_blank = |at: usize| bytes.get(at).is_none_or(|byte| MAY_BE_BLANK[usize::from(*byte)]);
+    let mut at = start + 1;
+    loop {
+        while !may_be_blank(at) {
+            at += 1;
+        }
+        match bytes.get(at) {
+            Some(b' ') if !may_be_blank(at + 1) => at += 2,
+            Some(_) if blank_bytes(&bytes[at..]) == 0 => at += 1,
+            _ => return at,
+        }
+    }
+}
 
 /// Length of the white space or control character at the start of `bytes`, which is UTF-8; zero if it is neither.
 #[inline]
