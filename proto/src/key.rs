@@ -53,6 +53,11 @@ impl UrlKey {
         &self.0
     }
 
+    /// The key's bytes, taken out.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// The URL's id: the last 16 bytes.
     pub fn id(&self) -> UrlId {
         let mut id = [0; 16];

@@ -12,11 +12,12 @@ use proto::record::{Progress, Status, UrlRecord, UrlState};
 use proto::url::CanonicalUrl;
 use proto::wire;
 use rocksdb::WriteOptions;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{INLINKS_BYTES, inlinks};
 use super::rows::Rows;
+use super::tally::Counts;
 use super::{ContentRow, HOSTS_CACHED, KnownHost, PATHS_CACHED, Seeded, Store, StoreError, slot_index};
 use crate::edges::warc::WarcEnd;
 
@@ -68,16 +69,6 @@ pub struct Landed {
     pub admitted: Vec<Admitted>,
 }
 
-/// A row of the family `flight`.
-#[derive(Serialize, Deserialize)]
-pub(super) struct FlightRow {
-    pub(super) boot: u32,
-    pub(super) flight: u64,
-    pub(super) crawl: String,
-    pub(super) order: Order,
-    pub(super) entry: Entry,
-}
-
 /// One atomic batch in the making.
 pub struct Change<'a> {
     store: &'a mut Store,
@@ -87,7 +78,7 @@ pub struct Change<'a> {
     /// Earliest due entry of each slot in this batch, which no scan of the database finds yet.
     fresh_due: BTreeMap<usize, u64>,
     /// In-links to add. They go in last: a record put into the batch after its in-links would wipe them out.
-    inlinks: BTreeMap<Vec<u8>, u32>,
+    inlinks: Counts,
     /// Hosts whose counters changed.
     touched: Vec<QueueKey>,
 }
@@ -95,15 +86,9 @@ pub struct Change<'a> {
 impl Store {
     /// Begins a change. Nothing is written until [`Change::commit`].
     pub fn change(&mut self) -> Change<'_> {
-        let fresh = HashSet::with_hasher(*self.hosts.hasher());
-        Change {
-            store: self,
-            rows: Rows::default(),
-            fresh,
-            fresh_due: BTreeMap::new(),
-            inlinks: BTreeMap::new(),
-            touched: Vec::new(),
-        }
+        let seeded = *self.hosts.hasher();
+        let (fresh, inlinks) = (HashSet::with_hasher(seeded), Counts::with_hasher(seeded));
+        Change { store: self, rows: Rows::default(), fresh, fresh_due: BTreeMap::new(), inlinks, touched: Vec::new() }
     }
 }
 
@@ -120,7 +105,7 @@ impl Change<'_> {
         for found in urls {
             let key = UrlKey::new(crawl, &found.url);
             if self.store.seen.contains(key.id()) || self.fresh.contains(&key.id()) {
-                self.count_link(&key, parent);
+                self.count_link(key, parent);
             } else {
                 unsure.push((key, found));
             }
@@ -131,7 +116,7 @@ impl Change<'_> {
             // Once more: the same URL may stand twice in one list.
             if known || self.fresh.contains(&key.id()) {
                 self.store.seen.insert(key.id());
-                self.count_link(&key, parent);
+                self.count_link(key, parent);
             } else if let Some(entry) = self.admit_new(crawl, key, found, parent, unix_ms)? {
                 admitted.push(entry);
             }
@@ -149,9 +134,9 @@ impl Change<'_> {
         found.into_iter().map(|row| row.map(|row| row.is_some()).map_err(|error| self.store.failed(&error))).collect()
     }
 
-    fn count_link(&mut self, key: &UrlKey, parent: Option<UrlId>) {
+    fn count_link(&mut self, key: UrlKey, parent: Option<UrlId>) {
         if parent.is_some_and(|parent| parent != key.id()) {
-            *self.inlinks.entry(key.as_bytes().to_vec()).or_default() += 1;
+            *self.inlinks.entry(key.into_bytes()).or_default() += 1;
         }
     }
 
@@ -214,39 +199,32 @@ impl Change<'_> {
     /// Writes down that these entries are handed out.
     pub fn select(&mut self, picks: &[Pick]) -> Result<(), StoreError> {
         for pick in picks {
-            self.delete("ready", &pick.queue.ready(pick.order));
-            self.put_flight(pick)?;
+            let key = pick.queue.ready(pick.order);
+            self.put("flight", &key, &pick.flight)?; // the entry stays in `ready` until the flight lands
+            self.store.flying.insert(key, pick.flight);
             self.store.state.places.ready -= 1;
             self.store.state.places.flights += 1;
         }
         Ok(())
     }
 
-    fn put_flight(&mut self, pick: &Pick) -> Result<(), StoreError> {
-        let crawl = pick.queue.crawl().to_owned();
-        let key = UrlKey::new(&crawl, &pick.entry.url);
-        let progress = Progress { status: Status::SelectedToCrawl, ..pick.entry.progress };
-        let entry = Entry { progress, ..pick.entry.clone() };
-        let row = FlightRow { boot: self.store.boot, flight: pick.flight, crawl, order: pick.order, entry };
-        self.store.flying.insert(key.id(), pick.flight);
-        self.put("flight", key.as_bytes(), &row)
-    }
-
     /// Puts the entry of a flight of a former life back into its queue.
     pub(super) fn put_back(&mut self, pick: &Pick) -> Result<(), StoreError> {
-        self.delete("flight", UrlKey::new(pick.queue.crawl(), &pick.entry.url).as_bytes());
+        self.delete("flight", &pick.queue.ready(pick.order));
         self.store.state.places.flights -= 1;
         let attempt = pick.entry.progress.attempt.saturating_add(1);
         let progress = Progress { attempt, status: Status::New, ..pick.entry.progress };
         self.put_ready(&pick.queue, pick.order, &Entry { progress, ..pick.entry.clone() })
     }
 
-    /// Removes the row of a flight; says whether it was still flying.
-    fn take_flight(&mut self, key: &UrlKey, flight: u64) -> bool {
-        let flying = self.store.flying.get(&key.id()) == Some(&flight);
+    /// Removes a flight and its entry; says whether it was still flying.
+    fn take_flight(&mut self, pick: &Pick) -> bool {
+        let key = pick.queue.ready(pick.order);
+        let flying = self.store.flying.get(&key) == Some(&pick.flight);
         if flying {
-            self.store.flying.remove(&key.id());
-            self.delete("flight", key.as_bytes());
+            self.store.flying.remove(&key);
+            self.delete("flight", &key);
+            self.delete("ready", &key);
             self.store.state.places.flights -= 1;
         }
         flying
@@ -258,7 +236,7 @@ impl Change<'_> {
         let crawl = pick.queue.crawl().to_owned();
         let key = UrlKey::new(&crawl, &pick.entry.url);
         let nothing = Landed { flight: pick.flight, kind: None, admitted: Vec::new() };
-        if !self.take_flight(&key, pick.flight) {
+        if !self.take_flight(&pick) {
             return Ok(nothing);
         }
         let Some((record, inlinks)) = self.record(&key)? else { return Ok(nothing) };
@@ -338,8 +316,9 @@ impl Change<'_> {
             let counters = host.counters;
             self.put("host", &counters_key(&queue), &counters)?;
         }
-        for (key, count) in std::mem::take(&mut self.inlinks) {
-            self.rows.merge("url", &key, &count.to_le_bytes());
+        let inlinks = std::mem::replace(&mut self.inlinks, Counts::with_hasher(*self.store.hosts.hasher()));
+        if !inlinks.is_empty() {
+            self.store.tally.write(inlinks, &mut self.rows)?;
         }
         let state = self.store.state.clone();
         self.put("meta", b"state", &state)?;

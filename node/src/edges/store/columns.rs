@@ -7,7 +7,8 @@ use rocksdb::{BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionTyp
 use super::{Database, StoreOptions};
 
 /// All column families.
-pub(super) const FAMILIES: [&str; 9] = ["url", "ready", "due", "flight", "host", "content", "digest", "seen", "meta"];
+pub(super) const FAMILIES: [&str; 10] =
+    ["url", "ready", "due", "flight", "host", "content", "digest", "seen", "tally", "meta"];
 
 /// Bytes of in-links before a URL's record.
 pub(super) const INLINKS_BYTES: usize = 4;

@@ -5,14 +5,15 @@
 //!
 //! Column families (keys in [`proto::key`]):
 //! `url` record, preceded by the in-links in four bytes; `ready` entries in fetching order; `due` entries that wait for their time;
-//! `flight` entries handed out and not settled (a URL with a row here is SELECTED_TO_CRAWL); `host` facts and counters of a host;
+//! `flight` which of the ready entries are handed out (their URLs are SELECTED_TO_CRAWL); `host` facts and counters of a host;
 //! `content` where each version lies in the WARC files; `digest` the first URL of each content; `seen` queries counted per path;
-//! `meta` format version and state.
+//! `tally` in-links that are not yet added to their records; `meta` format version and state.
 
 mod change;
 mod columns;
 mod read;
 mod rows;
+mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
 pub use self::read::{HostRow, Stored};
+use self::tally::Tally;
 use super::warc::{PayloadDigest, RecordId, WarcEnd, WarcPosition};
 
 /// Version of everything below the data folder. A newer one is refused, an older one would be migrated at open.
@@ -125,6 +127,8 @@ pub struct StoreOptions {
     pub recrawl_period_ms: Option<u64>,
     /// Whether a content that another URL gave before is only referred to.
     pub dedupe_content: bool,
+    /// URLs whose in-links gather in memory before they are added to their records, some 100 bytes each.
+    pub tally_urls_max: usize,
     /// Memory for reads, in bytes.
     pub cache_bytes: usize,
     /// Memory for writes, in bytes.
@@ -140,6 +144,7 @@ impl Default for StoreOptions {
             retry: RetryRules::default(),
             recrawl_period_ms: None,
             dedupe_content: true,
+            tally_urls_max: 65_536,
             cache_bytes: 64 << 20,
             write_buffer_bytes: 96 << 20,
         }
@@ -218,9 +223,10 @@ pub struct Store {
     seen: SeenCache,
     hosts: HashMap<QueueKey, KnownHost, Seeded>,
     paths: HashMap<Vec<u8>, u32, Seeded>,
-    /// Flights of this life that have not landed, by URL. A page can land in the very change that hands it out, which no read
-    /// of the database would find.
-    flying: HashMap<UrlId, u64, Seeded>,
+    /// Flights of this life that have not landed, by the keys of their entries. A page can land in the very change that hands
+    /// it out, which no read of the database would find.
+    flying: HashMap<Vec<u8>, u64, Seeded>,
+    tally: Tally,
     /// Earliest due entry of each slot.
     next_due: Vec<u64>,
 }
@@ -260,7 +266,7 @@ impl Store {
     fn over(dir: &Path, db: Database, options: StoreOptions) -> Store {
         let rules =
             OutcomeRules { retry: options.retry, recrawl_period_ms: options.recrawl_period_ms, node: options.node };
-        let seeded = Seeded::new();
+        let (seeded, tally_urls_max) = (Seeded::new(), options.tally_urls_max);
         Store {
             dir: dir.to_owned(),
             db,
@@ -272,6 +278,7 @@ impl Store {
             hosts: HashMap::with_hasher(seeded),
             paths: HashMap::with_hasher(seeded),
             flying: HashMap::with_hasher(seeded),
+            tally: Tally::new(seeded, tally_urls_max),
             next_due: vec![u64::MAX; usize::from(SLOTS)],
         }
     }
@@ -295,7 +302,7 @@ impl Store {
         }
         self.boot = self.read_meta("boot")?.unwrap_or(0);
         self.state = self.read_meta("state")?.unwrap_or_default();
-        Ok(())
+        self.load_tally()
     }
 
     /// Which start of the node this is, counted from 1.
@@ -367,12 +374,21 @@ impl Store {
 
 const VERSION_FILE: &str = "FORMAT";
 
+/// Writes the version where it is not written yet, whole or not at all: a kill between opening and writing the file would
+/// leave one that says nothing.
 fn write_version(dir: &Path) -> Result<(), StoreError> {
-    let path = dir.join(VERSION_FILE);
-    std::fs::write(&path, format!("{FORMAT_VERSION}\n")).map_err(|error| match error.kind() {
-        std::io::ErrorKind::StorageFull => StoreError::DiskFull(dir.to_owned()),
-        _ => StoreError::Folder { dir: dir.to_owned(), reason: error.to_string() },
-    })
+    let (path, text) = (dir.join(VERSION_FILE), format!("{FORMAT_VERSION}\n"));
+    if std::fs::read_to_string(&path).is_ok_and(|found| found == text) {
+        return Ok(());
+    }
+    let fresh = dir.join(format!("{VERSION_FILE}.new"));
+    std::fs::write(&fresh, text)
+        .and_then(|()| std::fs::File::open(&fresh)?.sync_all())
+        .and_then(|()| std::fs::rename(&fresh, &path))
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::StorageFull => StoreError::DiskFull(dir.to_owned()),
+            _ => StoreError::Folder { dir: dir.to_owned(), reason: error.to_string() },
+        })
 }
 
 /// XXH3 with a secret seed: keys are short, every URL is looked up several times, and names are chosen by strangers.

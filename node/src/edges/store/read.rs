@@ -5,13 +5,14 @@ use proto::counters::{Counters, HostCounters};
 use proto::crawl::frontier::{HostFacts, LoadedQueue};
 use proto::id::{SLOTS, Slot, UrlId};
 use proto::key::{Order, QueueKey, UrlKey, split_due};
-use proto::record::UrlRecord;
+use proto::record::{Status, UrlRecord};
 use proto::wire;
 use rocksdb::{Direction, IteratorMode, ReadOptions};
 use serde::de::DeserializeOwned;
 
-use super::change::{FlightRow, counters_key, facts_key};
+use super::change::{counters_key, facts_key};
 use super::columns::{INLINKS_BYTES, inlinks};
+use super::tally::Tally;
 use super::{ContentRow, Places, Store, StoreError, slot_index};
 
 /// A host and what it has come to.
@@ -54,6 +55,9 @@ impl Store {
         let mut entries = Vec::new();
         for row in self.rows("ready", start, queue.as_bytes().to_vec()) {
             let (key, value) = row?;
+            if self.flying.contains_key(&*key) {
+                continue;
+            }
             if entries.len() == limit {
                 return Ok((entries, true));
             }
@@ -88,7 +92,10 @@ impl Store {
             let queue =
                 QueueKey::prefix_of(&key).ok_or_else(|| StoreError::damaged("ready", "a key without a queue"))?;
             next = beyond(&queue);
-            found.push(self.load_queue(&queue, limit)?);
+            let loaded = self.load_queue(&queue, limit)?;
+            if !loaded.entries.is_empty() {
+                found.push(loaded); // else all it has is handed out
+            }
         }
         let last = found.last().map(|queue| queue.key.clone());
         Ok((found, last))
@@ -151,34 +158,62 @@ impl Store {
         change.commit()
     }
 
-    /// Reads which flights have not landed. All rows are of this life: those of former ones went back at the start.
-    pub(super) fn load_flying(&mut self) -> Result<(), StoreError> {
-        let flying = self.flights()?;
-        self.flying.clear();
-        self.flying.extend(flying.iter().map(|pick| (pick.entry.url.id(pick.queue.crawl()), pick.flight)));
+    pub(super) fn load_tally(&mut self) -> Result<(), StoreError> {
+        let mut tally = Tally::new(*self.hosts.hasher(), self.options.tally_urls_max);
+        for row in self.rows("tally", Vec::new(), Vec::new()) {
+            let (key, value) = row?;
+            tally.load(&key, &value)?;
+        }
+        self.tally = tally;
         Ok(())
     }
 
-    /// What this life of the node has handed out and not settled.
+    /// Reads which flights have not landed. All rows are of this life: those of former ones went back at the start.
+    pub(super) fn load_flying(&mut self) -> Result<(), StoreError> {
+        let flying: Vec<_> = self.flight_rows().collect::<Result<_, _>>()?;
+        self.flying.clear();
+        self.flying.extend(flying.into_iter().map(|(key, flight)| (key.into_vec(), flight)));
+        Ok(())
+    }
+
+    fn flight_rows(&self) -> impl Iterator<Item = Result<(Box<[u8]>, u64), StoreError>> + '_ {
+        self.rows("flight", Vec::new(), Vec::new()).map(|row| {
+            let (key, value) = row?;
+            let flight = wire::decode(&value).map_err(|error| StoreError::damaged("flight", error))?;
+            Ok((key, flight))
+        })
+    }
+
+    /// What is handed out and not settled.
     pub fn flights(&self) -> Result<Vec<Pick>, StoreError> {
-        self.rows("flight", Vec::new(), Vec::new())
-            .map(|row| {
-                let row: FlightRow =
-                    row.and_then(|(_, value)| wire::decode(&value).map_err(|e| StoreError::damaged("flight", e)))?;
-                Ok(row.into_pick())
-            })
-            .collect()
+        let mut flights = Vec::new();
+        for row in self.flight_rows() {
+            let (key, flight) = row?;
+            let damaged = || StoreError::damaged("flight", "a row without its entry");
+            let (queue, order) = QueueKey::prefix_of(&key).zip(Order::suffix_of(&key)).ok_or_else(damaged)?;
+            let mut entry: Entry = self.get("ready", &key)?.ok_or_else(damaged)?;
+            entry.progress.status = Status::SelectedToCrawl;
+            flights.push(Pick { flight, queue, order, entry });
+        }
+        Ok(flights)
     }
 
     /// The record of a URL.
     pub fn url(&self, key: &UrlKey) -> Result<Option<Stored>, StoreError> {
         let value = self.db.get_cf(&self.family("url"), key.as_bytes()).map_err(|error| self.failed(&error))?;
-        value.map(|value| stored(key.as_bytes(), &value)).transpose()
+        value.map(|value| self.stored(key.as_bytes(), &value)).transpose()
     }
 
     /// All records, in the order of their keys.
     pub fn urls(&self) -> impl Iterator<Item = Result<Stored, StoreError>> + '_ {
-        self.rows("url", Vec::new(), Vec::new()).map(|row| row.and_then(|(key, value)| stored(&key, &value)))
+        self.rows("url", Vec::new(), Vec::new()).map(|row| row.and_then(|(key, value)| self.stored(&key, &value)))
+    }
+
+    fn stored(&self, key: &[u8], value: &[u8]) -> Result<Stored, StoreError> {
+        let record = wire::decode(value.get(INLINKS_BYTES..).unwrap_or_default())
+            .map_err(|error| StoreError::damaged("url", error))?;
+        let inlinks = inlinks(value).saturating_add(self.tally.count(key));
+        Ok(Stored { key: UrlKey::from_bytes(key), record, inlinks })
     }
 
     /// Where the newest version of a URL's content lies.
@@ -222,9 +257,10 @@ impl Store {
         let count = |family| -> Result<u64, StoreError> {
             self.rows(family, Vec::new(), Vec::new()).try_fold(0, |count, row| row.map(|_| count + 1))
         };
+        let flights = count("flight")?;
         let mut places = Places {
-            ready: count("ready")?,
-            flights: count("flight")?,
+            ready: count("ready")?.saturating_sub(flights),
+            flights,
             traps: self.state.places.traps,
             ..Places::default()
         };
@@ -252,23 +288,6 @@ impl Store {
         let rows = self.db.iterator_cf_opt(&self.family(family), options, mode);
         rows.map(|row| row.map_err(|error| self.failed(&error)))
     }
-}
-
-impl FlightRow {
-    fn into_pick(self) -> Pick {
-        Pick {
-            flight: self.flight,
-            queue: QueueKey::new(&self.crawl, &self.entry.url),
-            order: self.order,
-            entry: self.entry,
-        }
-    }
-}
-
-fn stored(key: &[u8], value: &[u8]) -> Result<Stored, StoreError> {
-    let record = wire::decode(value.get(INLINKS_BYTES..).unwrap_or_default())
-        .map_err(|error| StoreError::damaged("url", error))?;
-    Ok(Stored { key: UrlKey::from_bytes(key), record, inlinks: inlinks(value) })
 }
 
 /// The first key that cannot belong to the queue.

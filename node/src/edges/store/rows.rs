@@ -23,6 +23,12 @@ struct Row {
     end: usize,
 }
 
+impl Row {
+    fn is_replaced_by(&self, next: &Row, bytes: &[u8]) -> bool {
+        !matches!(next.what, What::Merge) && bytes[self.start..self.key_end] == bytes[next.start..next.key_end]
+    }
+}
+
 /// Rows to be written together.
 #[derive(Default)]
 pub(super) struct Rows {
@@ -83,7 +89,11 @@ impl Rows {
         let mut batch = WriteBatch::default();
         for of_one in self.rows.chunk_by(|a, b| a.family == b.family) {
             let column = family(of_one[0].family);
-            for row in of_one {
+            for (row, next) in of_one.iter().zip(of_one.iter().skip(1).map(Some).chain([None])) {
+                // A row that the next one replaces: put down as handed out and landed within one group, mostly.
+                if next.is_some_and(|next| row.is_replaced_by(next, bytes)) {
+                    continue;
+                }
                 let (key, value) = (&bytes[row.start..row.key_end], &bytes[row.key_end..row.end]);
                 match row.what {
                     What::Put => batch.put_cf(column, key, value),

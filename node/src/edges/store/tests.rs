@@ -189,10 +189,39 @@ fn in_links_count_other_pages_only() {
         select(&mut store, std::slice::from_ref(&pick));
         settle(&mut store, pick, answered(), &["http://a.example/1", "http://a.example/new"]);
     }
-    let inlinks = |text: &str| store.url(&UrlKey::new(DEFAULT_CRAWL, &url(text))).unwrap().unwrap().inlinks;
-    assert_eq!(inlinks("http://a.example/1"), 2, "a link to itself does not count");
-    assert_eq!(inlinks("http://a.example/new"), 3);
-    assert_eq!(inlinks("http://a.example/2"), 0);
+    let inlinks =
+        |store: &Store, text: &str| store.url(&UrlKey::new(DEFAULT_CRAWL, &url(text))).unwrap().unwrap().inlinks;
+    assert_eq!(inlinks(&store, "http://a.example/1"), 2, "a link to itself does not count");
+    assert_eq!(inlinks(&store, "http://a.example/new"), 3);
+    assert_eq!(inlinks(&store, "http://a.example/2"), 0);
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(inlinks(&store, "http://a.example/1"), 2, "what was only tallied is read back");
+    assert_eq!(inlinks(&store, "http://a.example/new"), 3);
+}
+
+#[test]
+fn in_links_are_the_same_however_often_they_are_added_to_the_records() {
+    let links = ["http://a.example/", "http://a.example/x", "http://a.example/y", "http://b.example/z"];
+    for tally_urls_max in [0, 2, 3, 5, 65_536] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = || StoreOptions { tally_urls_max, ..StoreOptions::default() };
+        let mut store = Store::open(dir.path(), options()).unwrap();
+        let pages: Vec<String> = (0..12).map(|page| format!("http://a.example/{page}")).collect();
+        let admitted = admit(&mut store, &pages.iter().map(String::as_str).collect::<Vec<_>>());
+        for (number, admitted) in admitted.iter().enumerate() {
+            let pick = pick(admitted, number as u64);
+            select(&mut store, std::slice::from_ref(&pick));
+            settle(&mut store, pick, answered(), &links[..1 + number % links.len()]);
+            if number == 7 {
+                drop(store);
+                store = Store::open(dir.path(), options()).unwrap();
+            }
+        }
+        let counts = links.map(|link| store.url(&UrlKey::new(DEFAULT_CRAWL, &url(link))).unwrap().unwrap().inlinks);
+        assert_eq!(counts, [12, 9, 6, 3], "tally of {tally_urls_max}");
+        assert_counted(&store);
+    }
 }
 
 #[test]
