@@ -4,7 +4,6 @@
 //! the HTML of a page of 8 KB. So the large languages are first looked for by small words that no other language has;
 //! where these are many and of one language only, that is the answer.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// How much text is looked at: more costs time and adds hardly any certainty.
@@ -29,12 +28,22 @@ const SMALL_WORDS: [(&str, &str); 7] = [
     ("nld", "een niet voor zijn ook werd naar deze wordt bij dat heeft worden hij"),
 ];
 
-static LANGUAGE_OF: LazyLock<HashMap<&str, (usize, u32)>> = LazyLock::new(|| {
-    let words = |(language, (_, words)): (usize, &(&str, &'static str))| {
-        words.split(' ').enumerate().map(move |(number, word)| (word, (language, 1_u32 << number))).collect::<Vec<_>>()
-    };
-    SMALL_WORDS.iter().enumerate().flat_map(words).collect()
+/// Each small word, packed into a number, with its language and its place among the words of that language; sorted.
+static LANGUAGE_OF: LazyLock<Vec<(u64, usize, u32)>> = LazyLock::new(|| {
+    let mut words: Vec<_> = (SMALL_WORDS.iter().enumerate())
+        .flat_map(|(language, (_, words))| {
+            words.split(' ').enumerate().map(move |(number, word)| (language, number, word))
+        })
+        .map(|(language, number, word)| (pack(word.as_bytes()), language, 1_u32 << number))
+        .collect();
+    words.sort_unstable();
+    words
 });
+
+/// A word of at most eight bytes as a number, ASCII letters in lower case.
+fn pack(word: &[u8]) -> u64 {
+    word.iter().fold(0, |packed, byte| packed << 8 | u64::from(byte.to_ascii_lowercase()))
+}
 
 /// ISO 639-3 code of the language of `text`, if it is certain enough.
 ///
@@ -53,14 +62,15 @@ fn by_small_words(sample: &str) -> Option<&'static str> {
     let mut hits = [0_u32; SMALL_WORDS.len()];
     let mut different = [0_u32; SMALL_WORDS.len()];
     let mut words = 0;
-    let mut lower = [0_u8; WORD_BYTES_MAX];
-    for word in sample.split(|c: char| c.is_ascii() && !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()) {
+    let in_word = |byte: &u8| !byte.is_ascii() || byte.is_ascii_alphabetic();
+    for word in sample.as_bytes().split(|byte| !in_word(byte)).filter(|word| !word.is_empty()) {
         words += 1;
-        let Some(lower) = lower.get_mut(..word.len()) else { continue };
-        lower.copy_from_slice(word.as_bytes());
-        lower.make_ascii_lowercase();
-        let known = std::str::from_utf8(lower).ok().and_then(|word| LANGUAGE_OF.get(word));
-        if let Some(&(language, bit)) = known {
+        if word.len() > WORD_BYTES_MAX {
+            continue;
+        }
+        let packed = pack(word);
+        if let Ok(at) = LANGUAGE_OF.binary_search_by_key(&packed, |known| known.0) {
+            let (_, language, bit) = LANGUAGE_OF[at];
             hits[language] += 1;
             different[language] |= bit;
         }
