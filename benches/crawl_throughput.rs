@@ -27,6 +27,10 @@ use url::Url;
 #[global_allocator]
 static HEAP: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// (b) counts a page as in flight until it is on disk. With one request a host and no more hosts than fetches at once, both
+/// have as many requests on the wire; (b) may have three pages on their way to the disk for each.
+const LANDING: usize = 4;
+
 #[derive(Parser)]
 struct Arguments {
     /// Hosts of the web
@@ -71,6 +75,7 @@ fn main() -> anyhow::Result<()> {
         println!("{}", runtime.block_on(ceiling(seeds, arguments.concurrency))?);
         return Ok(());
     }
+    ensure!(arguments.hosts as usize <= arguments.concurrency, "more hosts than fetches at once: (b) would have more");
     let orbweaver = arguments.orbweaver.clone().map_or_else(|| program("orbweaver"), Ok)?;
     let web = ServedWeb::start(&arguments)?;
     let expected = u64::from(arguments.hosts) * u64::from(arguments.pages);
@@ -186,7 +191,7 @@ fn run_orbweaver(program: &Path, web: &ServedWeb, arguments: &Arguments) -> anyh
     let mut command = Command::new(program);
     command.arg("crawl").arg("--seeds").arg(web.seeds.path()).arg("--data").arg(data.path().join("data"));
     command.args(["--delay", "0s", "--allow-address", "127.0.0.0/8", "--json"]);
-    command.args(["--concurrency", &arguments.concurrency.to_string()]).stderr(Stdio::null());
+    command.args(["--concurrency", &(arguments.concurrency * LANDING).to_string()]).stderr(Stdio::null());
     let mut run = web.crawl(&mut command, |said| {
         let summary: Value = serde_json::from_str(said.lines().last().context("there is a summary")?)?;
         ensure!(summary["ended"] == "complete" && summary["failed"] == 0, "the crawl failed: {summary}");

@@ -23,6 +23,7 @@ use crate::edges::disk::{Disk, DiskError, DiskOptions, Job};
 use crate::edges::http::{ClientError, FetchOptions, HttpClient};
 use crate::edges::store::{State, Store, StoreError, StoreOptions};
 use crate::edges::warc::WarcOptions;
+use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{Crash, DiscoveredUrls, FetchedPage, GetStanding, Halt, Restart, Standing};
 use crate::metrics::Metrics;
@@ -103,10 +104,27 @@ impl Fate {
     }
 }
 
+/// What a node touches of the outside. The product's are real; the simulator's are not, and its actors all share one thread.
+pub struct Edges {
+    /// The clocks.
+    pub clock: Clock,
+    /// Where pages come from.
+    pub web: Arc<dyn Web>,
+    /// Where everything is kept.
+    pub disk: Disk,
+    /// Where parsers run, one on each.
+    pub parsers: Vec<ArbiterHandle>,
+    /// Which start of the node this is.
+    pub boot: u32,
+    /// Whether there was one before.
+    pub resumed: bool,
+}
+
 /// A running node.
 pub struct Node {
     disk: Disk,
-    disk_thread: std::thread::JoinHandle<()>,
+    /// Ends when everything is written; none where the disk is simulated.
+    disk_thread: Option<std::thread::JoinHandle<()>>,
     arbiters: Vec<Arbiter>,
     fate: Fate,
     discovered: Link<DiscoveredUrls>,
@@ -120,18 +138,29 @@ pub struct Node {
 impl Node {
     /// Opens the data folder and starts all actors. Call it inside an actix system.
     pub fn start(config: &Config, filter: Arc<Filter>) -> Result<Node, StartError> {
-        let clock = Clock::start();
-        let metrics = Metrics::new();
-        let client = HttpClient::new(&fetch_options(config))?;
+        let web = Arc::new(HttpClient::new(&fetch_options(config))?);
         let store = Store::open(&config.storage.data, store_options(config))?;
         let (boot, resumed, seed) = (store.boot(), store.state().sequence > 0, warc_seed(&store));
         let commit_pause = Duration::from_millis(config.storage.commit_pause_ms);
         let (disk, disk_thread) = Disk::start(store, DiskOptions { warc: warc_options(config, seed), commit_pause })?;
 
+        let parsers = config.parsers().clamp(1, PARSER_NAMES.len());
+        let arbiters: Vec<Arbiter> = (0..parsers).map(|_| Arbiter::new()).collect();
+        let handles = arbiters.iter().map(Arbiter::handle).collect();
+        let edges = Edges { clock: Clock::start(), web, disk, parsers: handles, boot, resumed };
+        let mut node = Node::assemble(config, filter, edges);
+        node.disk_thread = Some(disk_thread);
+        node.arbiters = arbiters;
+        info!(data = %config.storage.data.display(), boot, resumed, parsers, "node started");
+        Ok(node)
+    }
+
+    /// Starts all actors over these edges. Call it inside an actix system.
+    pub fn assemble(config: &Config, filter: Arc<Filter>, edges: Edges) -> Node {
+        let Edges { clock, web, disk, parsers: arbiters, boot, resumed } = edges;
+        let metrics = Metrics::new();
         let mailbox_max = config.fetch.concurrency + MAILBOX_SPARE;
-        let parser_count = config.parsers().clamp(1, PARSER_NAMES.len());
         let main = Arbiter::current();
-        let arbiters: Vec<Arbiter> = (0..parser_count).map(|_| Arbiter::new()).collect();
         let mut supervisor = Supervisor::new();
         let mut crash = Vec::new();
 
@@ -179,21 +208,21 @@ impl Node {
             let make = move |lifeline| {
                 Parser::new(scorer.clone(), rules.clone(), token.clone(), metrics.clone(), mailbox_max, lifeline)
             };
-            supervisor.keep(name, &arbiter.handle(), make, move |address| {
+            supervisor.keep(name, arbiter, make, move |address| {
                 to_fetched.bind(recipient(address));
                 to_crash.bind(recipient(address));
             });
         }
 
         let (run_local, run_robots) = (Link::open(), Link::open());
-        let resolver = client.resolver().clone();
         {
             let parts = Arc::new(FetcherParts {
                 parsers,
                 storage: store_page.clone(),
                 ended: ended.clone(),
                 robots: robots_fetched.clone(),
-                client,
+                web: Arc::clone(&web),
+                clock: clock.clone(),
                 retry: config.retry,
                 metrics: metrics.clone(),
             });
@@ -225,7 +254,7 @@ impl Node {
                 settle: store_page,
                 router: run_batch,
                 fetcher: run_robots,
-                resolver,
+                web,
                 rules: frontier_rules(config),
                 filter,
                 clock,
@@ -250,8 +279,8 @@ impl Node {
         }
 
         watch_over(supervisor, &main, metrics.clone(), fate.clone());
-        info!(data = %config.storage.data.display(), boot, resumed, parsers = parser_count, "node started");
-        Ok(Node { disk, disk_thread, arbiters, fate, discovered, standing, halt, crash, metrics, resumed })
+        let (disk_thread, arbiters) = (None, Vec::new());
+        Node { disk, disk_thread, arbiters, fate, discovered, standing, halt, crash, metrics, resumed }
     }
 
     /// Admits URLs; answers how many were new.
@@ -314,7 +343,8 @@ impl Node {
         }
         // A thread that is gone already has closed the folder.
         let _ = self.disk.submit(Job::Stop).await;
-        let joined = tokio::task::spawn_blocking(move || self.disk_thread.join()).await;
+        let Some(thread) = self.disk_thread else { return };
+        let joined = tokio::task::spawn_blocking(move || thread.join()).await;
         if !matches!(joined, Ok(Ok(()))) {
             error!("the disk thread did not end well");
         }

@@ -1,6 +1,6 @@
 //! Fetcher: asks the web.
 //! In: [`RunBatch`] from the router, [`RunRobots`] from the frontier. Out: [`FetchEnded`] and [`RobotsFetched`] to the frontier
-//! as soon as the last byte is in, [`FetchedPage`] to the parser, failures as [`StorePage`] to storage. Owns: the HTTP client.
+//! as soon as the last byte is in, [`FetchedPage`] to the parser, failures as [`StorePage`] to storage. Owns: nothing; the web is shared.
 //! If it dies, running fetches go on and report; batches in its mailbox are lost and their flights lapse.
 
 use std::sync::Arc;
@@ -15,9 +15,10 @@ use proto::url::CanonicalUrl;
 use tracing::debug;
 
 use super::can_crash;
-use crate::edges::clock::unix_ms;
+use crate::edges::clock::Clock;
 use crate::edges::disk::Landing;
-use crate::edges::http::{FetchOrder, Fetched, HttpClient, RetryAfter};
+use crate::edges::http::{FetchOrder, Fetched, RetryAfter};
+use crate::edges::web::Web;
 use crate::messages::{FetchEnded, FetchedPage, RobotsFetched, RunBatch, RunRobots, StorePage};
 use crate::metrics::Metrics;
 use crate::supervisor::{Lifeline, Link};
@@ -32,8 +33,10 @@ pub struct FetcherParts {
     pub ended: Link<FetchEnded>,
     /// Who waits for the rules.
     pub robots: Link<RobotsFetched>,
-    /// The client.
-    pub client: HttpClient,
+    /// Where pages come from.
+    pub web: Arc<dyn Web>,
+    /// The clocks.
+    pub clock: Clock,
     /// What failures mean.
     pub retry: RetryRules,
     /// Counters.
@@ -94,7 +97,7 @@ impl FetcherParts {
             order.if_modified_since.clone_from(&validators.last_modified);
         }
         self.metrics.fetches.inc();
-        match self.client.fetch(&order).await {
+        match self.web.fetch(&order).await {
             Ok(fetched) => self.answered(pick, fetched),
             Err(error) => {
                 debug!(url = pick.entry.url.as_str(), %error, "fetch failed");
@@ -120,7 +123,7 @@ impl FetcherParts {
     fn failed(&self, pick: Pick, failure: Failure) {
         let host = verdict(failure, 1, &self.retry).host;
         self.ended.answer(FetchEnded { flight: pick.flight, host, retry_after_ms: None });
-        if self.storage.pass(StorePage(Box::new(Landing::failed(pick, failure)))).is_err() {
+        if self.storage.pass(StorePage(Box::new(Landing::failed(pick, failure, self.clock.now().unix_ms)))).is_err() {
             self.metrics.dropped.inc();
         }
     }
@@ -128,7 +131,7 @@ impl FetcherParts {
     async fn fetch_robots(&self, url: CanonicalUrl) -> RobotsFetch {
         let order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), ..FetchOrder::new(url) };
         self.metrics.robots_fetches.inc();
-        match self.client.fetch(&order).await {
+        match self.web.fetch(&order).await {
             Err(error) => {
                 debug!(url = order.url.as_str(), %error, "robots.txt cannot be had");
                 RobotsFetch::Unavailable
@@ -148,20 +151,21 @@ impl FetcherParts {
 
 impl Landing {
     /// A fetch that brought nothing.
-    pub fn failed(pick: Pick, failure: Failure) -> Landing {
-        Landing::without_content(pick, Ending::Failed(failure, None, None))
+    pub fn failed(pick: Pick, failure: Failure, unix_ms: u64) -> Landing {
+        Landing::without_content(pick, Ending::Failed(failure, None, None), unix_ms)
     }
 
     /// An end that nothing came of.
-    pub fn without_content(pick: Pick, ending: Ending) -> Landing {
-        Landing { pick, ending, captured: None, links: Vec::new(), unix_ms: unix_ms() }
+    pub fn without_content(pick: Pick, ending: Ending, unix_ms: u64) -> Landing {
+        Landing { pick, ending, captured: None, links: Vec::new(), unix_ms }
     }
 }
 
-/// What the server asked us to wait, in milliseconds from now.
+/// What the server asked us to wait, in milliseconds from its answer on.
 pub(crate) fn retry_after_ms(fetched: &Fetched) -> Option<u64> {
+    let answered_unix_ms = fetched.started_unix_ms + u64::from(fetched.elapsed_ms);
     Some(match fetched.retry_after()? {
         RetryAfter::Seconds(seconds) => seconds.saturating_mul(1_000),
-        RetryAfter::Date(unix_s) => unix_s.saturating_mul(1_000).saturating_sub(unix_ms()),
+        RetryAfter::Date(unix_s) => unix_s.saturating_mul(1_000).saturating_sub(answered_unix_ms),
     })
 }

@@ -25,9 +25,9 @@ use tracing::{debug, warn};
 use super::can_crash;
 use crate::edges::clock::Clock;
 use crate::edges::disk::{DiskError, Job, Landing, Reply};
-use crate::edges::dns::DnsResolver;
 use crate::edges::http::FetchError;
 use crate::edges::store::Admitted;
+use crate::edges::web::Web;
 use crate::messages::{
     DiscoveredUrls, DiskRequest, FetchEnded, GetStanding, Halt, LandedPage, Restart, RobotsFetched, RunBatch,
     RunRobots, Standing, StorePage,
@@ -52,8 +52,8 @@ pub struct FrontierParts {
     pub router: Link<RunBatch>,
     /// Who fetches robots.txt files.
     pub fetcher: Link<RunRobots>,
-    /// Who finds addresses.
-    pub resolver: DnsResolver,
+    /// Who knows addresses.
+    pub web: Arc<dyn Web>,
     /// Rules of the core.
     pub rules: FrontierRules,
     /// What belongs to the crawl.
@@ -146,7 +146,7 @@ impl Frontier {
             Some((_, handle)) => drop(ctx.cancel_future(handle)),
             None => {}
         }
-        let handle = ctx.run_later(Duration::from_micros(at - now), |actor, ctx| {
+        let handle = ctx.run_later(self.parts.clock.wait(at - now), |actor, ctx| {
             actor.alarm = None;
             actor.step([Input::Tick], ctx);
         });
@@ -247,10 +247,11 @@ impl Frontier {
     fn refuse(&self, refused: Vec<(Pick, Why)>) {
         let picks: Vec<Pick> = refused.iter().map(|(pick, _)| pick.clone()).collect();
         self.select(&picks);
+        let unix_ms = self.parts.clock.now().unix_ms;
         for (pick, why) in refused {
             let landing = match why {
-                Why::Failed(failure) => Landing::failed(pick, failure),
-                Why::Filtered(_) => Landing::without_content(pick, Ending::Filtered),
+                Why::Failed(failure) => Landing::failed(pick, failure, unix_ms),
+                Why::Filtered(_) => Landing::without_content(pick, Ending::Filtered, unix_ms),
             };
             if self.parts.settle.pass(StorePage(Box::new(landing))).is_err() {
                 self.parts.metrics.dropped.inc();
@@ -278,15 +279,16 @@ impl Frontier {
     fn lost(&self, pick: Pick) {
         warn!(url = pick.entry.url.as_str(), flight = pick.flight, "fetch was lost, will be tried again");
         self.parts.metrics.lost.inc();
-        if self.parts.settle.pass(StorePage(Box::new(Landing::failed(pick, Failure::Lost)))).is_err() {
+        let landing = Landing::failed(pick, Failure::Lost, self.parts.clock.now().unix_ms);
+        if self.parts.settle.pass(StorePage(Box::new(landing))).is_err() {
             self.parts.metrics.dropped.inc();
         }
     }
 
     fn resolve(&self, queue: QueueKey, host: String, ctx: &mut Context<Self>) {
-        let (resolver, me) = (self.parts.resolver.clone(), ctx.address());
+        let (web, me) = (Arc::clone(&self.parts.web), ctx.address());
         actix_rt::spawn(async move {
-            let address: Result<IpAddr, Failure> = match resolver.resolve(&host).await {
+            let address: Result<IpAddr, Failure> = match web.resolve(&host).await {
                 Ok(addresses) => addresses.first().copied().ok_or(Failure::DnsNotFound),
                 Err(error) => Err(FetchError::from(error).failure()),
             };

@@ -187,6 +187,11 @@ impl Disk {
         Ok((Disk { jobs }, thread))
     }
 
+    /// A handle to a disk that is run elsewhere, by whoever has the other end of the channel.
+    pub fn over(jobs: mpsc::Sender<Job>) -> Disk {
+        Disk { jobs }
+    }
+
     /// Hands a job over, waiting while the disk has too many.
     pub async fn submit(&self, job: Job) -> Result<(), DiskError> {
         self.jobs.send(job).await.map_err(|_| DiskError::Stopped)

@@ -8,3 +8,4 @@ pub mod guard;
 pub mod http;
 pub mod store;
 pub mod warc;
+pub mod web;
