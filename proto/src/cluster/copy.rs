@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::mutant::{Planted, planted};
 use crate::batch::{Entry, EntryKind};
 use crate::id::{NodeId, Slot};
 use crate::key::{Order, UrlKey};
@@ -60,6 +61,14 @@ pub enum CopyError {
     /// Key, progress and record do not belong together.
     #[error("the copy of {0} contradicts itself")]
     Contradictory(String),
+}
+
+/// What a disk that has `old` keeps when `new` is written to it.
+pub fn merged(old: Option<&RecordCopy>, new: RecordCopy, planted: Planted) -> RecordCopy {
+    match old {
+        Some(old) if !planted!(planted, LastWriteWins) => old.clone().merge(new),
+        _ => new,
+    }
 }
 
 impl RecordCopy {

@@ -25,7 +25,19 @@ pub enum Leases {
     /// The only voter of its cluster: every slot, for ever.
     Sole,
     /// Slots granted by a majority.
-    Granted(BTreeMap<Slot, Held>),
+    Granted(Grants),
+}
+
+/// Slots granted by a majority, and what a change of holder costs.
+#[derive(Clone, Debug, Default)]
+pub struct Grants {
+    /// The slots.
+    pub held: BTreeMap<Slot, Held>,
+    /// How long a host of which nothing is known here is left alone after its slot was acquired: the holder before us may have
+    /// asked it under a Crawl-delay that we have not read. As long as the longest delay that is kept.
+    pub quarantine: Micros,
+    /// A defect to be found.
+    pub planted: Planted,
 }
 
 /// A slot that a node holds.
@@ -44,7 +56,10 @@ impl Leases {
     pub fn allow(&self, slot: Slot, ends: Micros) -> bool {
         match self {
             Leases::Sole => true,
-            Leases::Granted(held) => held.get(&slot).is_some_and(|held| held.served && ends < held.until),
+            Leases::Granted(grants) => {
+                let ends = if planted!(grants.planted, LeaseEndIgnored) { 0 } else { ends };
+                grants.held.get(&slot).is_some_and(|held| held.served && ends < held.until)
+            }
         }
     }
 
@@ -52,15 +67,16 @@ impl Leases {
     pub fn serve(&self, slot: Slot) -> bool {
         match self {
             Leases::Sole => true,
-            Leases::Granted(held) => held.get(&slot).is_some_and(|held| held.served),
+            Leases::Granted(grants) => grants.held.get(&slot).is_some_and(|held| held.served),
         }
     }
 
-    /// When `slot` was acquired; `None` for a node alone, which has it from the beginning.
-    pub fn since(&self, slot: Slot) -> Option<Micros> {
+    /// Until when a host of `slot`, of which nothing is known here, is left alone. Nobody was before a node alone.
+    pub fn quarantine(&self, slot: Slot) -> Micros {
         match self {
-            Leases::Sole => None,
-            Leases::Granted(held) => held.get(&slot).map(|held| held.since),
+            Leases::Sole => 0,
+            Leases::Granted(grants) if planted!(grants.planted, NoQuarantine) => 0,
+            Leases::Granted(grants) => grants.held.get(&slot).map_or(0, |held| held.since + grants.quarantine),
         }
     }
 }

@@ -17,7 +17,8 @@ impl Planted {
         Planted { mutant: Some(mutant) }
     }
 
-    pub(crate) fn is(self, mutant: Mutant) -> bool {
+    /// Says whether it is this one.
+    pub fn is(self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
     }
 }
@@ -115,8 +116,6 @@ mutants! {
     LinksSentOnce => "links_sent_once",
     /// A page is PROCESSED before its links are kept.
     ProcessedBeforeLinks => "processed_before_links",
-    /// A slot's URLs are put back in another round than they were lost in, with their attempts at 0.
-    PutBackFromScratch => "put_back_from_scratch",
     /// Batches go to any node, whatever its load.
     LoadIgnored => "load_ignored",
     /// Messages of former lives count.

@@ -107,8 +107,10 @@ impl Ring {
 /// Rings by their members: one takes some ten milliseconds to build, and a view that comes back has been built before.
 #[derive(Clone, Default)]
 pub struct Rings {
-    built: Arc<Mutex<BTreeMap<Vec<(NodeId, usize)>, Arc<Ring>>>>,
+    built: Arc<Mutex<Built>>,
 }
+
+type Built = BTreeMap<BTreeMap<NodeId, usize>, Arc<Ring>>;
 
 /// Rings remembered; at the bound all are forgotten.
 const RINGS_MAX: usize = 64;
@@ -116,12 +118,16 @@ const RINGS_MAX: usize = 64;
 impl Rings {
     /// The ring of `weights`, built now or before.
     pub fn get(&self, weights: &BTreeMap<NodeId, usize>) -> Arc<Ring> {
-        let key: Vec<(NodeId, usize)> = weights.iter().map(|(node, weight)| (*node, *weight)).collect();
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        if !built.contains_key(&key) && built.len() >= RINGS_MAX {
+        if let Some(ring) = built.get(weights) {
+            return Arc::clone(ring);
+        }
+        if built.len() >= RINGS_MAX {
             built.clear();
         }
-        Arc::clone(built.entry(key).or_insert_with(|| Arc::new(Ring::new(weights))))
+        let ring = Arc::new(Ring::new(weights));
+        built.insert(weights.clone(), Arc::clone(&ring));
+        ring
     }
 }
 
@@ -139,7 +145,8 @@ mod tests {
 
     #[test]
     fn one_node_alone_owns_every_slot() {
-        assert!(slots().all(|slot| Ring::sole().owner(slot) == Some(NodeId::SOLE)));
+        let ring = Ring::sole();
+        assert!(slots().all(|slot| ring.owner(slot) == Some(NodeId::SOLE)));
     }
 
     #[test]

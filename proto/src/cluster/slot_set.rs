@@ -70,7 +70,9 @@ fn place(slot: Slot) -> (usize, u64) {
 impl FromIterator<Slot> for SlotSet {
     fn from_iter<I: IntoIterator<Item = Slot>>(slots: I) -> Self {
         let mut set = SlotSet::default();
-        slots.into_iter().for_each(|slot| drop(set.insert(slot)));
+        for slot in slots {
+            set.insert(slot);
+        }
         set
     }
 }

@@ -10,6 +10,10 @@ fn held(until: Micros) -> Held {
     Held { since: 0, until, served: true }
 }
 
+fn granted(held: Held) -> Leases {
+    Leases::Granted(Grants { held: [(Slot(7), held)].into(), ..Grants::default() })
+}
+
 fn one(slot: u16) -> SlotSet {
     [Slot(slot)].into_iter().collect()
 }
@@ -30,7 +34,7 @@ fn one_node_alone_may_ask_every_host() {
 
 #[test]
 fn a_fetch_must_end_inside_the_lease() {
-    let leases = Leases::Granted([(Slot(7), held(100))].into());
+    let leases = granted(held(100));
     assert!(leases.allow(Slot(7), 99));
     assert!(!leases.allow(Slot(7), 100));
     assert!(!leases.allow(Slot(8), 1));
@@ -38,7 +42,7 @@ fn a_fetch_must_end_inside_the_lease() {
 
 #[test]
 fn a_slot_is_not_asked_before_it_was_pulled() {
-    let leases = Leases::Granted([(Slot(7), Held { served: false, ..held(100) })].into());
+    let leases = granted(Held { served: false, ..held(100) });
     assert!(!leases.allow(Slot(7), 99));
 }
 
