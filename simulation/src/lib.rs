@@ -11,4 +11,5 @@
 //! 4. [`world::server`] — the same web on real sockets, one loopback address per host, with an access log kept by the
 //!    server itself: the witness in every test of politeness.
 
+pub mod invariants;
 pub mod world;
