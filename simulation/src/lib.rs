@@ -12,4 +12,5 @@
 //!    server itself: the witness in every test of politeness.
 
 pub mod invariants;
+pub mod layer;
 pub mod world;

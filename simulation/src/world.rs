@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod disk;
 pub mod network;
+pub mod oracle;
 pub mod plan;
 pub mod random;
 pub mod server;

@@ -234,3 +234,6 @@ impl Plan {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

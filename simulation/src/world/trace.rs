@@ -376,6 +376,7 @@ pub struct Trace {
     sometimes: BTreeMap<&'static str, u64>,
     events: u64,
     notes: u64,
+    fetches: u64,
     now: Micros,
 }
 
@@ -390,6 +391,7 @@ impl Trace {
             sometimes: BTreeMap::new(),
             events: 0,
             notes: 0,
+            fetches: 0,
             now: 0,
         }
     }
@@ -400,8 +402,10 @@ impl Trace {
         self.events += 1;
         self.hasher.write_u64(at);
         event.hash(&mut self.hasher);
-        if let Event::Sometimes(name) = event {
-            *self.sometimes.entry(name).or_default() += 1;
+        match &event {
+            Event::Sometimes(name) => *self.sometimes.entry(name).or_default() += 1,
+            Event::FetchStarted(_) => self.fetches += 1,
+            _ => {}
         }
         self.invariants.see(at, &event);
         if self.keep != Keep::Nothing {
@@ -462,8 +466,47 @@ impl Trace {
         self.now
     }
 
+    /// Requests to hosts.
+    pub fn fetches(&self) -> u64 {
+        self.fetches
+    }
+
     /// What was kept, in order.
-    pub fn kept(&self) -> &[(Micros, Entry)] {
-        &self.kept
+    pub fn take_kept(&mut self) -> Vec<(Micros, Entry)> {
+        std::mem::take(&mut self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash_of(events: &[(Micros, Event)]) -> u64 {
+        let mut trace = Trace::new(&Plan::from_seed(1), Keep::Nothing);
+        events.iter().for_each(|(at, event)| trace.record(*at, event.clone()));
+        trace.hash()
+    }
+
+    #[test]
+    fn the_hash_covers_what_when_and_in_which_order() {
+        let (one, other) = (Event::Sometimes("one"), Event::NodeCrashed { node: NodeId(1) });
+        let first = hash_of(&[(1, one.clone()), (2, other.clone())]);
+        assert_eq!(first, hash_of(&[(1, one.clone()), (2, other.clone())]));
+        assert_ne!(first, hash_of(&[(1, one.clone()), (3, other.clone())]));
+        assert_ne!(first, hash_of(&[(1, other), (2, one)]));
+    }
+
+    #[test]
+    fn notes_count_for_the_hash_and_are_kept_only_for_a_log() {
+        let plan = Plan::from_seed(1);
+        let run = |keep, what: u64| {
+            let mut trace = Trace::new(&plan, keep);
+            trace.sometimes(1, "here");
+            trace.note(2, NodeId(0), &what, || format!("note {what}"));
+            (trace.hash(), trace.take_kept().len())
+        };
+        assert_eq!(run(Keep::Nothing, 1), (run(Keep::Everything, 1).0, 0));
+        assert_ne!(run(Keep::Nothing, 1).0, run(Keep::Nothing, 2).0);
+        assert_eq!((run(Keep::Events, 1).1, run(Keep::Everything, 1).1), (1, 2));
     }
 }
