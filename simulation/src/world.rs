@@ -5,6 +5,7 @@ pub mod clock;
 pub mod disk;
 pub mod network;
 pub mod oracle;
+pub mod origins;
 pub mod plan;
 pub mod random;
 pub mod server;
