@@ -13,4 +13,6 @@
 
 pub mod invariants;
 pub mod layer;
+pub mod tool;
+pub mod toy;
 pub mod world;
