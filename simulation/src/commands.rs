@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use simulation::layer::{Layer, RunOptions, RunReport};
+use simulation::pure::Pure;
 use simulation::tool::{self, many::Many, seconds};
 use simulation::toy::Toy;
 use simulation::world::plan::{FaultClass, Plan};
@@ -24,13 +25,15 @@ const SHRINK_RUNS_MAX: u64 = 2_000;
 enum LayerName {
     /// A lock service of a page, which proves the tool itself.
     Toy,
+    /// L1: the cores of every node in an event loop.
+    Pure,
 }
 
 /// Arguments that every command has.
 #[derive(Args)]
 pub(crate) struct LayerArguments {
     /// What runs the plans.
-    #[arg(long, value_enum, default_value_t = LayerName::Toy)]
+    #[arg(long, value_enum, default_value_t = LayerName::Pure)]
     layer: LayerName,
     /// A planted defect, see `mutants --list`.
     #[arg(long, value_name = "NAME")]
@@ -44,6 +47,7 @@ impl LayerArguments {
     fn layer(&self) -> &'static dyn Layer {
         match self.layer {
             LayerName::Toy => &Toy,
+            LayerName::Pure => &Pure,
         }
     }
 

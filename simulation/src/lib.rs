@@ -14,7 +14,8 @@
 //! 5. [`world::trace`] — what happened, in true time, and a hash of it. [`world::oracle`] keeps the facts.
 //! 6. [`invariants`] — what must hold, one property per file, each with the harm it prevents.
 //! 7. [`layer`] — what runs a plan; [`toy`] is the smallest one.
-//! 8. [`tool`] — what the program does with a layer: many seeds, mutants, shrinking, a page to look at.
+//! 8. [`pure`] — L1: the cores of every node in an event loop.
+//! 9. [`tool`] — what the program does with a layer: many seeds, mutants, shrinking, a page to look at.
 //!
 //! # How to read a failing seed
 //!
@@ -26,6 +27,7 @@
 
 pub mod invariants;
 pub mod layer;
+pub mod pure;
 pub mod tool;
 pub mod toy;
 pub mod world;

@@ -222,8 +222,6 @@ struct Known {
     weight: u16,
     /// Since when it is down; `None` while it is alive.
     down_since: Option<Micros>,
-    /// The life in which it left.
-    left: Option<u32>,
     /// Its newest identity.
     bump: u32,
 }
@@ -259,6 +257,8 @@ pub struct Membership {
     bootstrap: Vec<NodeId>,
     alive: BTreeSet<NodeId>,
     known: BTreeMap<NodeId, Known>,
+    /// Nodes that gave their place up, and the life in which they did. Remembered while we live: nobody gossips about it for ever.
+    departed: BTreeMap<NodeId, u32>,
     view: View,
     /// A view that is not stable yet, and since when it is as it is.
     coming: Option<(View, Micros)>,
@@ -284,7 +284,7 @@ impl Membership {
     ) -> Membership {
         let reports = SharedReports::default();
         let foca = Foca::with_custom_broadcast(me, rules.foca(), rng, WireCodec, reports.clone());
-        let known = |weight| Known { weight, down_since: Some(now), left: None, bump: 0 };
+        let known = |weight| Known { weight, down_since: Some(now), bump: 0 };
         let known: BTreeMap<NodeId, Known> =
             peers.iter().filter(|(node, _)| *node != me.node).map(|(node, weight)| (*node, known(*weight))).collect();
         let bootstrap = known.keys().copied().collect();
@@ -302,6 +302,7 @@ impl Membership {
             bootstrap,
             alive: [me.node].into(),
             known,
+            departed: BTreeMap::new(),
             view: View::new(),
             coming: None,
             next_knock: now,
@@ -409,7 +410,7 @@ impl Membership {
         if id.node == self.me || (!self.known.contains_key(&id.node) && self.known.len() >= KNOWN_MAX) {
             return;
         }
-        let known = self.known.entry(id.node).or_insert(Known { weight: 1, down_since: None, left: None, bump: 0 });
+        let known = self.known.entry(id.node).or_insert(Known { weight: 1, down_since: None, bump: 0 });
         known.down_since = None;
         known.weight = id.weight;
         known.bump = known.bump.max(id.bump);
@@ -425,13 +426,34 @@ impl Membership {
 
     fn note_leaving(&mut self, node: NodeId) {
         let Some(report) = self.report_of(node) else { return };
-        if let Some(known) = self.known.get_mut(&node) {
-            known.left = if report.leaving { known.left.max(Some(report.boot)) } else { known.left };
-            // It is back, in a later life.
-            if known.left.is_some_and(|left| left < report.boot && !report.leaving) {
-                known.left = None;
+        if report.leaving {
+            self.note_departed(node, report.boot);
+        } else if self.departed.get(&node).is_some_and(|left| *left < report.boot) {
+            self.departed.remove(&node); // it is back, in a later life
+        }
+    }
+
+    fn note_departed(&mut self, node: NodeId, boot: u32) {
+        if self.departed.len() < KNOWN_MAX || self.departed.contains_key(&node) {
+            let left = self.departed.entry(node).or_insert(boot);
+            *left = boot.max(*left);
+        }
+    }
+
+    /// A peer says that these nodes gave their places up.
+    pub fn departed_by_others(&mut self, now: Micros, departed: &[(NodeId, u32)]) -> News {
+        for (node, boot) in departed {
+            let later = self.report_of(*node).is_some_and(|report| report.boot > *boot);
+            if *node != self.me && !later {
+                self.note_departed(*node, *boot);
             }
         }
+        News { view_changed: self.refresh_view(now), ..News::default() }
+    }
+
+    /// The nodes that gave their places up, and in which life.
+    pub fn departed(&self) -> Vec<(NodeId, u32)> {
+        self.departed.iter().map(|(node, boot)| (*node, *boot)).collect()
     }
 
     /// Looks whether the view changed, and whether a changed one was stable for long enough; says whether the view is new.
@@ -459,7 +481,7 @@ impl Membership {
     }
 
     fn view_now(&self) -> View {
-        let others = self.known.iter().filter(|(_, known)| known.left.is_none());
+        let others = self.known.iter().filter(|(node, _)| !self.departed.contains_key(node));
         let mut view: View = others.map(|(node, known)| (*node, usize::from(known.weight))).collect();
         if !self.leaving {
             view.insert(self.me, usize::from(self.weight));

@@ -226,6 +226,11 @@ pub enum Message {
         /// Which.
         op: Op,
     },
+    /// Nodes that gave their place on the ring up, for those who were not there to hear it.
+    Departed {
+        /// Which, and in which life.
+        nodes: Vec<(NodeId, u32)>,
+    },
     /// A later life of the receiver is known to the sender: whatever it is, it is not the living one.
     Outdated {
         /// The later life.
@@ -257,6 +262,7 @@ impl Message {
             Message::ReportDone { .. } => "report_done",
             Message::Discovered { .. } => "discovered",
             Message::DiscoveredDone { .. } => "discovered_done",
+            Message::Departed { .. } => "departed",
             Message::Outdated { .. } => "outdated",
         }
     }
@@ -274,6 +280,7 @@ impl Message {
             Message::Records { copies } | Message::Pulled { copies, .. } => copies_bad(copies),
             Message::Digests { slots, .. } | Message::Same { slots } => slots.len() > DIGESTS_MAX,
             Message::Ranges { ranges, .. } => ranges.len() > 256,
+            Message::Departed { nodes } => nodes.len() > DIGESTS_MAX,
             Message::Want { ranges, .. } => ranges.len() > 256,
             Message::Pull { digests, .. } => digests.len() > DIGESTS_MAX,
             Message::Run(commission) => {
@@ -318,6 +325,7 @@ impl fmt::Debug for Message {
             Message::ReportDone { batch, flight, stage } => write!(out, "report_done {batch} {flight} {stage:?}"),
             Message::Discovered { op, urls, .. } => write!(out, "discovered {} {} urls", op.number, urls.len()),
             Message::DiscoveredDone { op } => write!(out, "discovered_done {}", op.number),
+            Message::Departed { nodes } => write!(out, "departed {nodes:?}"),
             Message::Outdated { boot } => write!(out, "outdated {boot}"),
         }
     }

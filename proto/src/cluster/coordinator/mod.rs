@@ -40,6 +40,9 @@ use crate::id::{BatchId, NodeId, Slot, UrlId};
 /// Least time between two lease requests, whatever changed.
 const RENEW_GAP: Micros = SECOND / 2;
 
+/// How often those who were not there are told who left.
+const DEPARTED_EVERY: Micros = 5 * SECOND;
+
 /// What a write is for.
 enum Purpose {
     /// A batch may go out.
@@ -128,6 +131,7 @@ pub struct Coordinator {
     clocks: BTreeMap<NodeId, (Micros, Micros)>,
     /// Messages to ourselves.
     inbox: VecDeque<Message>,
+    next_departed: Micros,
     longest: BTreeMap<&'static str, usize>,
     left: bool,
 }
@@ -173,6 +177,7 @@ impl Coordinator {
             boots: BTreeMap::new(),
             clocks: BTreeMap::new(),
             inbox: VecDeque::new(),
+            next_departed: now + DEPARTED_EVERY,
             longest: BTreeMap::new(),
             left: false,
             rules,
@@ -222,6 +227,9 @@ impl Coordinator {
             self.send_swim(now, sends, out);
             self.heed(now, news, out);
         }
+        if now >= self.next_departed {
+            self.tell_departed(now, out);
+        }
         self.expire_leases(now, out);
         if now >= self.next_renew {
             self.renew(now, out);
@@ -247,7 +255,8 @@ impl Coordinator {
             self.next_batch_wake(),
         ];
         let first = some.into_iter().flatten().min().unwrap_or(Micros::MAX);
-        first.min(self.membership.next_wake()).min(self.next_renew).min(self.repair.next_wake())
+        let rest = [self.membership.next_wake(), self.next_renew, self.repair.next_wake(), self.next_departed];
+        rest.into_iter().fold(first, Micros::min)
     }
 
     // For those who look on.
@@ -403,6 +412,10 @@ impl Coordinator {
             }
             Message::Discovered { op, crawl, parent, urls } => self.discovered(from, op, crawl, parent, urls, out),
             Message::DiscoveredDone { op } => self.links_kept(now, op.number, out),
+            Message::Departed { nodes } => {
+                let news = self.membership.departed_by_others(now, &nodes);
+                self.heed(now, news, out);
+            }
             Message::Outdated { boot } => {
                 if boot > self.rules.boot {
                     out.push(Effect::Outdated { boot });
@@ -439,6 +452,18 @@ impl Coordinator {
                 // Ask at once for what became ours, and let go what no longer is; but not at every flap of gossip.
                 let soon = self.last_renew.map_or(now, |last| last + RENEW_GAP);
                 self.next_renew = self.next_renew.min(soon);
+            }
+        }
+    }
+
+    fn tell_departed(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        self.next_departed = now + DEPARTED_EVERY;
+        let nodes = self.membership.departed();
+        if !nodes.is_empty() {
+            let others: Vec<NodeId> =
+                self.membership.alive().iter().copied().filter(|to| *to != self.rules.me).collect();
+            for to in others {
+                self.send(now, to, Message::Departed { nodes: nodes.clone() }, out);
             }
         }
     }
