@@ -70,6 +70,12 @@ pub(crate) struct ShowArguments {
     /// Print every event and every message.
     #[arg(long)]
     log: bool,
+    /// Begin the log at this second.
+    #[arg(long, value_name = "SECONDS", requires = "log", default_value_t = 0.0)]
+    log_from: f64,
+    /// End the log at this second.
+    #[arg(long, value_name = "SECONDS", requires = "log", default_value_t = f64::MAX)]
+    log_until: f64,
     /// Draw the run into this file, a page for a browser.
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
@@ -85,7 +91,7 @@ pub(crate) struct ShowArguments {
 #[derive(Args)]
 pub(crate) struct RunArguments {
     /// Draws the plan.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_seed)]
     seed: u64,
     /// Classes of faults to leave out.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "CLASS,…")]
@@ -106,7 +112,7 @@ pub(crate) struct ReplayArguments {
 /// Arguments of `many` and `twice`.
 #[derive(Args)]
 pub(crate) struct ManyArguments {
-    /// The first seed: a number, or `0x` and up to 16 hexadecimal digits (more are cut off, so that a commit's hash will do).
+    /// The first seed: a number, or `0x` and hexadecimal digits, of which the first 15 count: a commit's hash will do.
     #[arg(long, default_value = "1", value_parser = parse_seed)]
     seed: u64,
     /// How many seeds.
@@ -151,7 +157,7 @@ pub(crate) struct MutantsArguments {
 #[derive(Args)]
 pub(crate) struct ShrinkArguments {
     /// Draws the plan.
-    #[arg(long, required_unless_present = "plan")]
+    #[arg(long, required_unless_present = "plan", value_parser = parse_seed)]
     seed: Option<u64>,
     /// The plan, as a file.
     #[arg(long, value_name = "FILE", conflicts_with = "seed")]
@@ -177,7 +183,7 @@ pub(crate) struct CorpusArguments {
 #[derive(Args)]
 pub(crate) struct PlanArguments {
     /// Draws the plan.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_seed)]
     seed: u64,
 }
 
@@ -203,7 +209,7 @@ fn show(plan: &Plan, name: &str, arguments: &ShowArguments) -> anyhow::Result<Ex
     let began = Instant::now();
     let report = tool::run(layer, plan, &options);
     if arguments.log {
-        print_log(&report)?;
+        print_log(&report, arguments.log_from, arguments.log_until)?;
     }
     if let Some(file) = &arguments.timeline {
         let title = format!("Orbweaver, layer {}, {name}", layer.name());
@@ -362,9 +368,10 @@ fn shrink_into(
     Ok(true)
 }
 
-fn print_log(report: &RunReport) -> anyhow::Result<()> {
+fn print_log(report: &RunReport, from: f64, until: f64) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    for (at, entry) in &report.kept {
+    let wanted = |at: u64| (from..=until).contains(&(at as f64 / 1e6));
+    for (at, entry) in report.kept.iter().filter(|(at, _)| wanted(*at)) {
         let time = format!("{:>4}.{:06}", at / 1_000_000, at % 1_000_000);
         match entry {
             Entry::Event(event) => writeln!(out, "{time} * {event:?}")?,
@@ -419,13 +426,14 @@ fn threads(wanted: Option<usize>) -> usize {
     wanted.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
 }
 
+/// Plans are written as TOML, whose integers are signed: seeds stay below 2^62, which leaves room for those after a base.
 fn parse_seed(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
-        // TOML's integers are signed, and a base leaves room for the seeds after it.
-        Some(digits) => u64::from_str_radix(digits.get(..15).unwrap_or(digits), 16).map(|seed| seed >> 1),
+        Some(digits) => u64::from_str_radix(digits.get(..15).unwrap_or(digits), 16),
         None => text.parse(),
     };
-    parsed.map_err(|error| error.to_string())
+    let seed = parsed.map_err(|error| error.to_string())?;
+    if seed >> 62 == 0 { Ok(seed) } else { Err("seeds are below 2^62".to_owned()) }
 }
 
 /// Tells how far `many` has come: in place on a terminal, a line now and then in a file.
