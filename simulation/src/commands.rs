@@ -315,21 +315,36 @@ pub(crate) fn corpus(arguments: &CorpusArguments) -> anyhow::Result<ExitCode> {
     let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
     files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
     files.sort();
-    let mut broken = 0;
+    let mut bad = 0;
     for file in &files {
-        let report = tool::run(layer, &read_plan(file)?, &options);
+        let plan = read_plan(file)?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        match &report.violation {
-            None => println!("{name:<60} holds"),
-            Some(violation) => {
-                broken += 1;
-                println!("{name:<60} {violation}");
-                eprintln!("replay with: simulation replay {} {}", file.display(), arguments.layer.as_text());
+        let replay = format!("simulation replay {} {}", file.display(), arguments.layer.as_text());
+        if let Some(violation) = tool::run(layer, &plan, &options).violation {
+            bad += 1;
+            println!("{name:<50} {violation}");
+            eprintln!("replay with: {replay}");
+            continue;
+        }
+        let Some(wanted) = &plan.catches else {
+            println!("{name:<50} holds");
+            continue;
+        };
+        let Some(mutant) = layer.mutants().into_iter().find(|mutant| mutant.name == wanted) else {
+            println!("{name:<50} holds; {wanted} is no mutant of this layer");
+            continue;
+        };
+        match tool::run(layer, &plan, &RunOptions { mutant: Some(mutant.name), ..options }).violation {
+            Some(violation) => println!("{name:<50} holds, and catches {wanted}: {}", violation.invariant),
+            None => {
+                bad += 1;
+                println!("{name:<50} holds, but no longer catches {wanted}");
+                eprintln!("replay with: {replay} --mutant {wanted}");
             }
         }
     }
-    eprintln!("{} plans, {broken} of them break something", files.len());
-    Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    eprintln!("{} plans, {bad} of them not as they should be", files.len());
+    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// `simulation plan`.

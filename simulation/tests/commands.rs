@@ -36,6 +36,9 @@ fn a_violation_is_named_shrunk_and_replayed() {
     assert!(directory.path().join("run.html").exists());
     let mended = simulation(directory.path(), "replay shrunk.toml --layer toy");
     assert_eq!(mended.status.code(), Some(0), "{}", said(&mended));
+    let corpus = simulation(directory.path(), "corpus --layer toy --directory .");
+    assert_eq!(corpus.status.code(), Some(0), "{}", said(&corpus));
+    assert!(said(&corpus).contains("holds, and catches no_delay"), "{}", said(&corpus));
 }
 
 #[test]
