@@ -272,6 +272,9 @@ pub(crate) fn mutants(arguments: &MutantsArguments) -> anyhow::Result<ExitCode> 
     let only = arguments.layer.mutant()?;
     let mut mutants = layer.mutants();
     mutants.retain(|mutant| only.is_none_or(|only| only == mutant.name));
+    if mutants.is_empty() {
+        bail!("the layer {} has no planted defects in this build; see the feature `mutants`", layer.name());
+    }
     if arguments.list {
         for mutant in &mutants {
             println!("{:<28} within {} seeds", mutant.name, mutant.seeds_max);
