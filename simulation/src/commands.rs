@@ -74,6 +74,12 @@ pub(crate) struct ShowArguments {
     /// Print every event and every message.
     #[arg(long)]
     log: bool,
+    /// Begin the log at this second.
+    #[arg(long, value_name = "SECONDS", requires = "log", default_value_t = 0.0)]
+    log_from: f64,
+    /// End the log at this second.
+    #[arg(long, value_name = "SECONDS", requires = "log", default_value_t = f64::MAX)]
+    log_until: f64,
     /// Draw the run into this file, a page for a browser.
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
@@ -89,7 +95,7 @@ pub(crate) struct ShowArguments {
 #[derive(Args)]
 pub(crate) struct RunArguments {
     /// Draws the plan.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_seed)]
     seed: u64,
     /// Classes of faults to leave out.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "CLASS,…")]
@@ -110,7 +116,7 @@ pub(crate) struct ReplayArguments {
 /// Arguments of `many` and `twice`.
 #[derive(Args)]
 pub(crate) struct ManyArguments {
-    /// The first seed: a number, or `0x` and up to 16 hexadecimal digits (more are cut off, so that a commit's hash will do).
+    /// The first seed: a number, or `0x` and hexadecimal digits, of which the first 15 count: a commit's hash will do.
     #[arg(long, default_value = "1", value_parser = parse_seed)]
     seed: u64,
     /// How many seeds.
@@ -155,7 +161,7 @@ pub(crate) struct MutantsArguments {
 #[derive(Args)]
 pub(crate) struct ShrinkArguments {
     /// Draws the plan.
-    #[arg(long, required_unless_present = "plan")]
+    #[arg(long, required_unless_present = "plan", value_parser = parse_seed)]
     seed: Option<u64>,
     /// The plan, as a file.
     #[arg(long, value_name = "FILE", conflicts_with = "seed")]
@@ -181,7 +187,7 @@ pub(crate) struct CorpusArguments {
 #[derive(Args)]
 pub(crate) struct PlanArguments {
     /// Draws the plan.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_seed)]
     seed: u64,
 }
 
@@ -207,7 +213,7 @@ fn show(plan: &Plan, name: &str, arguments: &ShowArguments) -> anyhow::Result<Ex
     let began = Instant::now();
     let report = tool::run(layer, plan, &options);
     if arguments.log {
-        print_log(&report)?;
+        print_log(&report, arguments.log_from, arguments.log_until)?;
     }
     if let Some(file) = &arguments.timeline {
         let title = format!("Orbweaver, layer {}, {name}", layer.name());
@@ -270,6 +276,9 @@ pub(crate) fn mutants(arguments: &MutantsArguments) -> anyhow::Result<ExitCode> 
     let only = arguments.layer.mutant()?;
     let mut mutants = layer.mutants();
     mutants.retain(|mutant| only.is_none_or(|only| only == mutant.name));
+    if mutants.is_empty() {
+        bail!("the layer {} has no planted defects in this build; see the feature `mutants`", layer.name());
+    }
     if arguments.list {
         for mutant in &mutants {
             println!("{:<28} within {} seeds", mutant.name, mutant.seeds_max);
@@ -313,21 +322,36 @@ pub(crate) fn corpus(arguments: &CorpusArguments) -> anyhow::Result<ExitCode> {
     let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
     files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
     files.sort();
-    let mut broken = 0;
+    let mut bad = 0;
     for file in &files {
-        let report = tool::run(layer, &read_plan(file)?, &options);
+        let plan = read_plan(file)?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        match &report.violation {
-            None => println!("{name:<60} holds"),
-            Some(violation) => {
-                broken += 1;
-                println!("{name:<60} {violation}");
-                eprintln!("replay with: simulation replay {} {}", file.display(), arguments.layer.as_text());
+        let replay = format!("simulation replay {} {}", file.display(), arguments.layer.as_text());
+        if let Some(violation) = tool::run(layer, &plan, &options).violation {
+            bad += 1;
+            println!("{name:<50} {violation}");
+            eprintln!("replay with: {replay}");
+            continue;
+        }
+        let Some(wanted) = &plan.catches else {
+            println!("{name:<50} holds");
+            continue;
+        };
+        let Some(mutant) = layer.mutants().into_iter().find(|mutant| mutant.name == wanted) else {
+            println!("{name:<50} holds; {wanted} is no mutant of this layer");
+            continue;
+        };
+        match tool::run(layer, &plan, &RunOptions { mutant: Some(mutant.name), ..options }).violation {
+            Some(violation) => println!("{name:<50} holds, and catches {wanted}: {}", violation.invariant),
+            None => {
+                bad += 1;
+                println!("{name:<50} holds, but no longer catches {wanted}");
+                eprintln!("replay with: {replay} --mutant {wanted}");
             }
         }
     }
-    eprintln!("{} plans, {broken} of them break something", files.len());
-    Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    eprintln!("{} plans, {bad} of them not as they should be", files.len());
+    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// `simulation plan`.
@@ -366,9 +390,10 @@ fn shrink_into(
     Ok(true)
 }
 
-fn print_log(report: &RunReport) -> anyhow::Result<()> {
+fn print_log(report: &RunReport, from: f64, until: f64) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    for (at, entry) in &report.kept {
+    let wanted = |at: u64| (from..=until).contains(&(at as f64 / 1e6));
+    for (at, entry) in report.kept.iter().filter(|(at, _)| wanted(*at)) {
         let time = format!("{:>4}.{:06}", at / 1_000_000, at % 1_000_000);
         match entry {
             Entry::Event(event) => writeln!(out, "{time} * {event:?}")?,
@@ -423,13 +448,14 @@ fn threads(wanted: Option<usize>) -> usize {
     wanted.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
 }
 
+/// Plans are written as TOML, whose integers are signed: seeds stay below 2^62, which leaves room for those after a base.
 fn parse_seed(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
-        // TOML's integers are signed, and a base leaves room for the seeds after it.
-        Some(digits) => u64::from_str_radix(digits.get(..15).unwrap_or(digits), 16).map(|seed| seed >> 1),
+        Some(digits) => u64::from_str_radix(digits.get(..15).unwrap_or(digits), 16),
         None => text.parse(),
     };
-    parsed.map_err(|error| error.to_string())
+    let seed = parsed.map_err(|error| error.to_string())?;
+    if seed >> 62 == 0 { Ok(seed) } else { Err("seeds are below 2^62".to_owned()) }
 }
 
 /// Tells how far `many` has come: in place on a terminal, a line now and then in a file.

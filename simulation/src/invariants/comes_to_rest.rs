@@ -64,9 +64,10 @@ impl ComesToRest {
                 }
                 continue;
             }
-            let keepers = ring.replicas(is.slot, usize::MAX).iter().filter(|node| up.contains(node));
+            // Who is down keeps its place for a while, and nobody copies its share meanwhile: that would cost more than waiting.
+            let keepers = ring.replicas(is.slot, facts.replicas).iter().filter(|node| up.contains(node));
             let mut first = None;
-            for node in keepers.take(facts.replicas) {
+            for node in keepers {
                 let Some(at) = facts.nodes[node].disk.get(url) else {
                     return Some(format!("url {url} is missing on node {}", node.0));
                 };

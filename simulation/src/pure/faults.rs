@@ -105,7 +105,7 @@ impl World<'_> {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.is_up()) else { return };
         node.stop();
         let mut kept = Vec::new();
-        let report = node.disk.crash(torn, |write| kept.push(write.what.clone()));
+        let report = node.disk.crash(torn, |write| kept.push(write.clone()));
         self.trace.record(at, Event::NodeCrashed { node: id });
         self.trace.sometimes(at, "node_crashed");
         if report.lost > 0 {

@@ -24,7 +24,7 @@ use proto::url::{CanonicalUrl, UrlRules};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use super::storage::{Records, Storage, What, Write};
+use super::storage::{Records, Storage, What};
 use super::{Happening, World, ids};
 use crate::world::clock::Clock;
 use crate::world::disk::{Disk, Sync, Synced};
@@ -230,7 +230,7 @@ impl World<'_> {
             bump = bump.max(known.saturating_add(1_000));
         }
         // Nothing is said before the number of this life is on disk.
-        let written = node.disk.write(at, Write { number: 0, what: What::Boot(bump) }).is_ok();
+        let written = node.disk.write(at, What::Boot(bump)).is_ok();
         let sync = node.disk.sync(at);
         if !written || !matches!(node.disk.synced(&sync), Synced::Durable(_)) || sync.at > at + SECOND {
             return self.at(at + SECOND / 2, Happening::Starts(id));
@@ -520,7 +520,7 @@ impl World<'_> {
         let Some(machine) = &mut node.machine else { return false };
         machine.written += 1;
         let number = machine.written;
-        if node.disk.write(at, Write { number, what: what.clone() }).is_err() {
+        if node.disk.write(at, what.clone()).is_err() {
             self.trace.sometimes(at, "disk_full");
             self.fall_back(id);
             return false;

@@ -18,13 +18,6 @@ use crate::world::disk::Stored;
 use crate::world::random::Random;
 
 /// What is written at once.
-pub(super) struct Write {
-    /// Counts the writes of a life.
-    pub(super) number: u64,
-    pub(super) what: What,
-}
-
-/// What a write does.
 #[derive(Clone)]
 pub(super) enum What {
     /// Keeps records, as merged when it was written, for this question of the coordinator.
@@ -77,11 +70,11 @@ impl Records {
 }
 
 impl Stored for Records {
-    type Write = Write;
+    type Write = What;
     type Key = UrlId;
 
-    fn apply(&mut self, write: &Write) {
-        match &write.what {
+    fn apply(&mut self, write: &What) {
+        match write {
             What::Records(_, copies) => {
                 for copy in copies {
                     self.copies.insert(copy.key.clone(), copy.clone());

@@ -103,6 +103,13 @@ impl std::fmt::Display for Summary {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let last = self.base.saturating_add(self.seeds.saturating_sub(1));
         writeln!(out, "{} seeds from {} to {last}: {} violations", self.seeds, self.base, self.violations.len())?;
+        let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+        for violation in self.violations.values() {
+            *kinds.entry(&violation.invariant).or_default() += 1;
+        }
+        for (invariant, seeds) in kinds {
+            writeln!(out, "  {seeds} times {invariant}")?;
+        }
         for (seed, violation) in self.violations.iter().take(10) {
             writeln!(out, "  seed {seed}: {violation}")?;
         }

@@ -42,6 +42,7 @@ pub fn shrink(layer: &dyn Layer, plan: &Plan, options: &RunOptions, runs_max: u6
             break;
         }
     }
+    shrinker.best.catches = options.mutant.map(str::to_owned);
     Some(Shrunk { plan: shrinker.best, violation: shrinker.violation, runs: shrinker.runs })
 }
 

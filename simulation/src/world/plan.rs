@@ -31,6 +31,9 @@ pub const CALM_PHASE_MS: u64 = 120_000;
 pub struct Plan {
     /// Decides everything small.
     pub seed: u64,
+    /// A planted defect that this plan must catch; plans of the corpus name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catches: Option<String>,
     /// How long faults happen.
     pub fault_phase_ms: u64,
     /// How long the cluster then has to come to rest.

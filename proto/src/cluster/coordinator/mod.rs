@@ -340,6 +340,9 @@ impl Coordinator {
 
     /// A node lives, in this life.
     fn lives(&mut self, node: NodeId, boot: u32, out: &mut Vec<Effect>) {
+        if node == self.rules.me {
+            return;
+        }
         let known = self.boots.entry(node).or_insert(0);
         if boot > *known {
             *known = boot;

@@ -31,6 +31,7 @@ pub(super) fn draw(seed: u64) -> Plan {
     faults.draw();
     let mut plan = Plan {
         seed,
+        catches: None,
         fault_phase_ms,
         calm_phase_ms: CALM_PHASE_MS,
         stays_down: Vec::new(),

@@ -154,7 +154,7 @@ pub enum Fault {
         /// Which.
         node: u64,
     },
-    /// A node of another cluster speaks to this one.
+    /// A node of another cluster speaks to this one. It is no node of the run: no events of its own are recorded.
     Stranger {
         /// Its number.
         node: u64,
