@@ -1,12 +1,13 @@
 # Needs a Rust toolchain; `make setup` gets the rest. What is built is kept outside the clone, see .ci/in-env.
 IN_ENV := .ci/in-env
 
-.PHONY: help setup rocksdb build demo test lint docs fuzz bench deny ci
+.PHONY: help setup rocksdb build demo test simulate lint docs fuzz bench deny ci
 
 help:
 	@echo "make demo     build, then crawl a small web made for the purpose"
 	@echo "make build    build the program orbweaver"
 	@echo "make test     run all tests"
+	@echo "make simulate run clusters on simulated edges: old plans, fresh seeds, planted defects"
 	@echo "make lint     check format and clippy"
 	@echo "make docs     build the documentation of the code, and check its links"
 	@echo "make fuzz     run each fuzz target on fixed inputs, or explore for FUZZ_SECONDS"
@@ -30,6 +31,9 @@ demo: build
 
 test: rocksdb
 	$(IN_ENV) .ci/test
+
+simulate: setup
+	$(IN_ENV) .ci/simulate
 
 lint: setup
 	$(IN_ENV) cargo fmt --all --check

@@ -388,7 +388,7 @@ fn answer(store: &Store, read: Effect) -> anyhow::Result<Input> {
         Effect::Load { read, queue, limit } => {
             Input::Loaded { read, queues: vec![store.load_queue(&queue, limit)?], sweep: None }
         }
-        Effect::Sweep { read, after, queues, limit } => {
+        Effect::Sweep { read, slot: _, after, queues, limit } => {
             let (queues, next) = store.sweep(after.as_ref(), queues, limit)?;
             Input::Loaded { read, queues, sweep: Some(next) }
         }

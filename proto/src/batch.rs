@@ -58,7 +58,7 @@ pub struct UrlBatch {
 }
 
 /// A URL found somewhere, before anybody looked whether it is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discovered {
     /// The URL.
     pub url: CanonicalUrl,

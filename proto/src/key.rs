@@ -58,6 +58,38 @@ impl UrlKey {
         self.0
     }
 
+    /// Takes a key that came from elsewhere: slot, domain and crawl must be where they belong.
+    pub fn checked(bytes: &[u8]) -> Option<UrlKey> {
+        let key = UrlKey(bytes.to_vec());
+        let domain = key.part(0)?;
+        let whole = 2 + domain.len() + 1 + key.part(1)?.len() + 1 + 16;
+        let sound = bytes.len() == whole && !domain.is_empty() && key.slot() == Slot::of_domain(domain);
+        (sound && key.crawl().is_some_and(crawl_name_is_valid)).then_some(key)
+    }
+
+    /// Slot of the domain.
+    pub fn slot(&self) -> Slot {
+        match self.0.first_chunk() {
+            Some(slot) => Slot(u16::from_be_bytes(*slot)),
+            None => Slot(0),
+        }
+    }
+
+    /// Registrable domain; `None` if these bytes are no key.
+    pub fn domain(&self) -> Option<&str> {
+        self.part(0)
+    }
+
+    /// Name of the crawl; `None` if these bytes are no key.
+    pub fn crawl(&self) -> Option<&str> {
+        self.part(1)
+    }
+
+    fn part(&self, index: usize) -> Option<&str> {
+        let parts = self.0.get(2..self.0.len().checked_sub(16)?)?;
+        std::str::from_utf8(parts.split(|byte| *byte == 0).nth(index)?).ok()
+    }
+
     /// The URL's id: the last 16 bytes.
     pub fn id(&self) -> UrlId {
         let mut id = [0; 16];
@@ -72,6 +104,19 @@ impl UrlKey {
         key.extend_from_slice(&self.0);
         key.extend_from_slice(&(!round).to_be_bytes());
         key
+    }
+}
+
+impl Serialize for UrlKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for UrlKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes = crate::wire::Bytes::deserialize(deserializer)?.0;
+        UrlKey::checked(&bytes).ok_or_else(|| serde::de::Error::custom("not the key of a URL"))
     }
 }
 
@@ -107,6 +152,11 @@ impl QueueKey {
         let key = &bytes[..end + 3];
         std::str::from_utf8(&key[2..]).ok()?;
         Some(QueueKey(key.into()))
+    }
+
+    /// Sorts before every queue of `slot`, and names none.
+    pub(crate) fn before_all_of(slot: Slot) -> QueueKey {
+        QueueKey(slot.0.to_be_bytes().as_slice().into())
     }
 
     /// The key's bytes.

@@ -49,6 +49,80 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
     options().deserialize(bytes).map_err(|error| failed::<T>("decode", &error))
 }
 
+/// Decodes a value at the start of `bytes` and moves them behind it. Only for types without lengths in them: this reads
+/// from a reader, and bincode would trust those.
+pub(crate) fn decode_first<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, WireError> {
+    bincode::DefaultOptions::new().deserialize_from(bytes).map_err(|error| failed::<T>("decode", &error))
+}
+
+/// Bytes, encoded as such and not one by one.
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
+
+impl<'de> serde::Deserialize<'de> for Bytes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Bytes;
+
+            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str("bytes")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes(bytes.to_vec()))
+            }
+
+            fn visit_byte_buf<E>(self, bytes: Vec<u8>) -> Result<Bytes, E> {
+                Ok(Bytes(bytes))
+            }
+        }
+        deserializer.deserialize_bytes(Visitor)
+    }
+}
+
+/// Version of what nodes say to each other; a node refuses to hear another one.
+pub const WIRE_VERSION: u16 = 1;
+
+/// Puts `value` into an envelope of `cluster`: version and cluster first, in bytes that no version may change.
+pub fn seal<T: Serialize>(cluster: u64, value: &T) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::with_capacity(256);
+    out.extend_from_slice(&WIRE_VERSION.to_le_bytes());
+    out.extend_from_slice(&cluster.to_le_bytes());
+    encode_into(value, &mut out)?;
+    Ok(out)
+}
+
+/// Takes a value out of its envelope, if it is of our version and of `cluster`.
+pub fn unseal<T: DeserializeOwned>(cluster: u64, bytes: &[u8]) -> Result<T, EnvelopeError> {
+    let (version, rest) = bytes.split_first_chunk().ok_or(EnvelopeError::Torn)?;
+    let (from, rest) = rest.split_first_chunk().ok_or(EnvelopeError::Torn)?;
+    match (u16::from_le_bytes(*version), u64::from_le_bytes(*from)) {
+        (WIRE_VERSION, from) if from == cluster => Ok(decode(rest)?),
+        (WIRE_VERSION, _) => Err(EnvelopeError::OtherCluster),
+        (version, _) => Err(EnvelopeError::OtherVersion { version }),
+    }
+}
+
+/// Why an envelope was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Too short to be one.
+    #[error("the envelope is torn")]
+    Torn,
+    /// It is from another cluster.
+    #[error("the message is from another cluster")]
+    OtherCluster,
+    /// It is of another version.
+    #[error("the message is of version {version}, ours is {WIRE_VERSION}")]
+    OtherVersion {
+        /// The version it names.
+        version: u16,
+    },
+    /// Its content cannot be understood.
+    #[error(transparent)]
+    Content(#[from] WireError),
+}
+
 fn failed<T>(action: &'static str, error: &bincode::Error) -> WireError {
     WireError { action, what: short_name::<T>(), reason: error.to_string() }
 }
@@ -82,6 +156,19 @@ mod tests {
         bytes.extend_from_slice(&u64::MAX.to_le_bytes());
         assert!(decode::<Vec<u8>>(&bytes).is_err());
         assert!(decode::<Vec<String>>(&bytes).is_err());
+    }
+
+    #[test]
+    fn an_envelope_is_opened_only_by_its_own_cluster_and_version() {
+        let sealed = seal(7, &42u32).unwrap();
+        assert_eq!(unseal::<u32>(7, &sealed).unwrap(), 42);
+        assert!(matches!(unseal::<u32>(8, &sealed), Err(EnvelopeError::OtherCluster)));
+        let mut newer = sealed.clone();
+        newer[0] += 1;
+        assert!(matches!(unseal::<u32>(7, &newer), Err(EnvelopeError::OtherVersion { .. })));
+        for length in 0..sealed.len() {
+            assert!(unseal::<u32>(7, &sealed[..length]).is_err());
+        }
     }
 
     #[test]

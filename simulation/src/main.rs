@@ -1,5 +1,7 @@
-//! The virtual world as a program: it serves the synthetic web, and shows the crawler at work on it.
+//! The virtual world as a program: it runs clusters on simulated edges, serves the synthetic web, and shows the crawler at
+//! work on it.
 
+mod commands;
 mod demo;
 
 use std::collections::BTreeMap;
@@ -20,6 +22,24 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Runs the plan of one seed, and shows what happened.
+    #[command(after_help = "Example: draw a run\n  simulation run --seed 7 --timeline run.html")]
+    Run(commands::RunArguments),
+    /// Runs many seeds on all cores, one in twenty of them twice, and sums up.
+    #[command(after_help = "Example: simulation many --seed 1 --count 100000 --without wipes,clocks")]
+    Many(commands::ManyArguments),
+    /// Runs every seed twice, with another one in between, and compares the hashes of what happened.
+    Twice(commands::ManyArguments),
+    /// Plants each known defect and looks whether it is caught.
+    Mutants(commands::MutantsArguments),
+    /// Makes a plan that breaks something as small as it gets.
+    Shrink(commands::ShrinkArguments),
+    /// Runs a plan from a file.
+    Replay(commands::ReplayArguments),
+    /// Runs all plans that once broke something.
+    Corpus(commands::CorpusArguments),
+    /// Prints the plan of a seed.
+    Plan(commands::PlanArguments),
     /// Serves a synthetic web on loopback addresses until Ctrl-C.
     ///
     /// The first line printed is a JSON object with the seeds, the port, and the address of every host.
@@ -119,6 +139,17 @@ impl WebArguments {
 
 fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
+        Command::Run(arguments) => commands::run(&arguments),
+        Command::Many(arguments) => commands::many(&arguments, false),
+        Command::Twice(arguments) => commands::many(&arguments, true),
+        Command::Mutants(arguments) => commands::mutants(&arguments),
+        Command::Shrink(arguments) => commands::shrink(&arguments),
+        Command::Replay(arguments) => commands::replay(&arguments),
+        Command::Corpus(arguments) => commands::corpus(&arguments),
+        Command::Plan(arguments) => {
+            commands::plan(&arguments);
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Web(arguments) => serve(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Demo(arguments) => demo::run(&arguments),
     }

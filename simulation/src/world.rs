@@ -1,4 +1,13 @@
-//! What surrounds the crawler: for now the web it crawls.
+//! What surrounds the crawler: the web it crawls, and for a whole cluster the plan of a run with its network, disks and
+//! clocks, and the trace of what happened.
 
+pub mod clock;
+pub mod disk;
+pub mod network;
+pub mod oracle;
+pub mod origins;
+pub mod plan;
+pub mod random;
 pub mod server;
+pub mod trace;
 pub mod web;

@@ -179,7 +179,7 @@ impl Frontier {
                     |reply| Job::Load(queue, limit, reply),
                     move |loaded| vec![Input::Loaded { read, queues: vec![loaded], sweep: None }],
                 ),
-                Effect::Sweep { read, after, queues, limit } => self.ask(
+                Effect::Sweep { read, slot: _, after, queues, limit } => self.ask(
                     ctx,
                     |reply| Job::Sweep(after, queues, limit, reply),
                     move |(queues, next)| vec![Input::Loaded { read, queues, sweep: Some(next) }],
@@ -187,6 +187,7 @@ impl Frontier {
                 Effect::KeepFacts { queue, facts } => {
                     self.ask(ctx, |reply| Job::KeepFacts(queue, Box::new(facts), reply), |()| Vec::new())
                 }
+                Effect::Idle { .. } => {} // a node alone gives no slot back
                 Effect::Resolve { queue, host } => self.resolve(queue, host, ctx),
                 Effect::Discover { queue, urls } => self.discover(queue.crawl().to_owned(), urls, ctx),
             }

@@ -1,4 +1,18 @@
 //! Who is alive, who owns, who may, who has a copy.
+//!
+//! Reading order: [`ring`] and [`membership`] (whose slot is it), [`lease`] (who may ask its hosts), [`copy`] and [`replicate`] and [`repair`]
+//! (who keeps its records), [`route`] and [`propagate`] (who fetches, and how what came of it returns), [`message`] (what
+//! nodes say), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
 
+pub mod coordinator;
+pub mod copy;
 pub mod lease;
+pub mod membership;
+pub mod message;
+pub mod mutant;
+pub mod propagate;
+pub mod repair;
+pub mod replicate;
 pub mod ring;
+pub mod route;
+pub mod slot_set;

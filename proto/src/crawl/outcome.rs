@@ -23,7 +23,7 @@ pub struct OutcomeRules {
 }
 
 /// What came of a fetch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// An answer below 400.
     Answered(Box<Findings>),

@@ -32,6 +32,10 @@ pub struct PaceRules {
     pub leave_min_ms: u64,
     /// How long at most.
     pub leave_max_ms: u64,
+    /// How much faster than real time our clock may run, in millionths: delays are waited so much longer. Set by the cluster,
+    /// where the host's clock is not the only one that counts.
+    #[serde(skip)]
+    pub drift_ppm: u32,
 }
 
 impl Default for PaceRules {
@@ -44,6 +48,19 @@ impl Default for PaceRules {
             failures_max: 4,
             leave_min_ms: 60_000,
             leave_max_ms: 86_400_000,
+            drift_ppm: 0,
+        }
+    }
+}
+
+impl PaceRules {
+    /// How long to wait on our clock so that at least `delay_ms` pass, in microseconds.
+    pub fn stretched(&self, delay_ms: u64) -> Micros {
+        let (delay, drift) = (delay_ms.saturating_mul(1_000), u64::from(self.drift_ppm));
+        if drift == 0 {
+            delay
+        } else {
+            delay.saturating_add(delay / 1_000_000 * drift + delay % 1_000_000 * drift / 1_000_000 + 1)
         }
     }
 }
@@ -80,6 +97,11 @@ impl Pace {
         pace
     }
 
+    /// Leaves the host alone until `at`.
+    pub fn leave_until(&mut self, at: Micros) {
+        self.next_ok = self.next_ok.max(at);
+    }
+
     /// When the next request may start.
     pub fn next_ok(&self) -> Micros {
         self.next_ok
@@ -100,7 +122,7 @@ impl Pace {
 
     /// Time between two requests, as things stand.
     pub fn delay(&self, rules: &PaceRules) -> Micros {
-        (rules.delay_ms.max(self.robots_delay_ms) + self.lessons.extra_ms) * 1_000
+        rules.stretched(rules.delay_ms.max(self.robots_delay_ms) + self.lessons.extra_ms)
     }
 
     /// A request ended at `now`. The delay counts from here and not from the request's start: the server may have

@@ -220,22 +220,22 @@ impl Answer {
     }
 
     /// An answer that is its status and a line saying so.
-    fn error(status: u16) -> Answer {
+    pub(crate) fn error(status: u16) -> Answer {
         let body = format!("<!doctype html><title>{status}</title><h1>{status}</h1>\n");
         Answer { status, ..Answer::ok("text/html; charset=utf-8", body) }
     }
 
-    fn redirect(status: u16, location: impl Into<Cow<'static, str>>) -> Answer {
+    pub(crate) fn redirect(status: u16, location: impl Into<Cow<'static, str>>) -> Answer {
         let mut answer = Answer::error(status);
         answer.header("location", location);
         answer
     }
 
-    fn header(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) {
+    pub(crate) fn header(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) {
         self.headers.push((name.into(), value.into()));
     }
 
-    fn delivered(self, delivery: Delivery) -> Answer {
+    pub(crate) fn delivered(self, delivery: Delivery) -> Answer {
         Answer { delivery, ..self }
     }
 

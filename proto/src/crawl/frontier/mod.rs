@@ -29,7 +29,9 @@ use super::politeness::{Micros, SECOND};
 use super::retry::{Failure, HostVerdict, UrlVerdict, verdict};
 use super::robots::Robots;
 use crate::batch::{Discovered, Entry, EntryKind, Pick};
-use crate::cluster::lease::Leases;
+use crate::cluster::lease::{Held, Leases};
+use crate::cluster::mutant::planted;
+use crate::id::Slot;
 use crate::key::{Order, QueueKey};
 use crate::url::CanonicalUrl;
 
@@ -78,6 +80,9 @@ struct Sweep {
     needed: bool,
     /// A queue was left on disk, perhaps behind the back of the pass that is under way.
     missed: bool,
+    /// With leases, a pass is over one slot: the one under way, and those that wait for theirs.
+    slot: Option<Slot>,
+    slots: BTreeSet<Slot>,
 }
 
 /// The frontier.
@@ -99,6 +104,8 @@ pub struct Frontier {
     /// There was a life of this node before.
     resumed: bool,
     sweep: Sweep,
+    /// Slots that are no longer ours and still have requests under way.
+    parting: BTreeSet<Slot>,
     /// Reads of queues that are under way.
     reads: BTreeSet<u64>,
     next_read: u64,
@@ -124,7 +131,6 @@ impl Frontier {
         Frontier {
             rules,
             filter,
-            leases,
             queues: BTreeMap::new(),
             agenda: BTreeSet::new(),
             turn: 0,
@@ -137,12 +143,21 @@ impl Frontier {
             addresses: BTreeMap::new(),
             address_floor,
             resumed,
-            sweep: Sweep { running: false, after: None, needed: true, missed: false },
+            sweep: Sweep {
+                running: false,
+                after: None,
+                needed: matches!(leases, Leases::Sole),
+                missed: false,
+                slot: None,
+                slots: BTreeSet::new(),
+            },
+            parting: BTreeSet::new(),
             reads: BTreeSet::new(),
             next_read: 0,
             forgotten: BTreeMap::new(),
             robots_bytes: 0,
             closed: false,
+            leases,
         }
     }
 
@@ -159,8 +174,12 @@ impl Frontier {
             }
             Input::RobotsFetched { flight, answer } => self.robots_fetched(now, flight, answer, out),
             Input::Settled { flight, page } => self.settled(now, flight, page, out),
+            Input::Leased { slots } => self.leased(now, slots),
+            Input::Served { slot } => self.served(slot),
+            Input::Unleased { slot } => self.unleased(slot),
         }
         self.expire(now, out);
+        self.part(out);
         self.pump(now, out);
         if self.robots_bytes > self.rules.robots_bytes_max {
             self.shed_robots();
@@ -226,16 +245,70 @@ impl Frontier {
         self.rules.pages_max.is_some_and(|max| self.pages + self.page_flights >= max)
     }
 
+    // Leases.
+
+    fn leased(&mut self, now: Now, slots: Vec<(Slot, Micros)>) {
+        let Leases::Granted(grants) = &mut self.leases else { return };
+        for (slot, until) in slots {
+            let held = grants.held.entry(slot).or_insert(Held { since: now.mono, until, served: false });
+            held.until = held.until.max(until);
+            self.parting.remove(&slot);
+        }
+    }
+
+    fn served(&mut self, slot: Slot) {
+        let Leases::Granted(grants) = &mut self.leases else { return };
+        let Some(held) = grants.held.get_mut(&slot) else { return };
+        if !std::mem::replace(&mut held.served, true) {
+            self.leave_on_disk(slot);
+        }
+    }
+
+    fn unleased(&mut self, slot: Slot) {
+        let Leases::Granted(grants) = &mut self.leases else { return };
+        grants.held.remove(&slot);
+        self.parting.insert(slot);
+        self.sweep.slots.remove(&slot);
+        let first = QueueKey::before_all_of(slot);
+        let gone: Vec<QueueKey> =
+            self.queues.range(first..).map(|(key, _)| key.clone()).take_while(|key| key.slot() == slot).collect();
+        for key in gone {
+            self.forget_in_agenda(&key);
+            self.queues.remove(&key);
+            self.forget(&key);
+        }
+    }
+
+    /// Says of each slot that is no longer ours when nobody asks its hosts any more.
+    fn part(&mut self, out: &mut Vec<Effect>) {
+        if self.parting.is_empty() {
+            return;
+        }
+        let asked = self.flights.values().filter(|flight| flight.fetching.is_some()).map(|flight| flight.queue.slot());
+        let asked: BTreeSet<Slot> = asked.collect();
+        self.parting.retain(|slot| {
+            if !asked.contains(slot) {
+                out.push(Effect::Idle { slot: *slot });
+            }
+            asked.contains(slot)
+        });
+    }
+
     // What happened.
 
     fn admitted(&mut self, now: Now, key: QueueKey, order: Order, entry: Entry, new_host: bool, out: &mut Vec<Effect>) {
+        if !self.leases.serve(key.slot()) {
+            return self.forget(&key);
+        }
         if !self.queues.contains_key(&key) {
             if self.queues.len() >= self.rules.queues_max {
-                self.leave_on_disk();
+                self.leave_on_disk(key.slot());
                 self.forget(&key);
                 return;
             }
             let mut queue = Queue::new(now, &self.rules, &HostFacts::default());
+            queue.pace.leave_until(self.leases.quarantine(key.slot()));
+            queue.busy = self.is_asked(&key);
             if !new_host {
                 queue.loading = true;
                 out.push(Effect::Load { read: self.begin_read(), queue: key.clone(), limit: self.rules.window_max });
@@ -257,6 +330,9 @@ impl Frontier {
             // What was missed is found by a whole pass from the beginning, which starts when this one ends.
             self.sweep.needed = next.is_some() || std::mem::take(&mut self.sweep.missed);
             self.sweep.after = next;
+            if self.sweep.after.is_none() {
+                self.sweep.slot = None;
+            }
         }
         self.end_read(read);
     }
@@ -265,12 +341,20 @@ impl Frontier {
         let stale = self.forgotten.get(&loaded.key).is_some_and(|newest| read <= *newest);
         match self.queues.get(&loaded.key) {
             Some(queue) if !queue.loading => return,
-            None if stale || self.queues.len() >= self.rules.queues_max => return self.leave_on_disk(),
+            None if !self.leases.serve(loaded.key.slot()) => return,
+            None if stale || self.queues.len() >= self.rules.queues_max => {
+                return self.leave_on_disk(loaded.key.slot());
+            }
             _ => {}
         }
-        // A former life may have died between asking a host and writing down that it did.
-        let facts = HostFacts { heard: loaded.facts.heard || self.resumed, ..loaded.facts };
+        // A former life, or another holder of the slot, may have asked the host just now without our knowing.
+        let unsure = self.resumed || (!matches!(self.leases, Leases::Sole) && !self.is_free_for_all());
+        let facts = HostFacts { heard: loaded.facts.heard || unsure, ..loaded.facts };
         let mut queue = Queue::new(now, &self.rules, &facts);
+        if !queue.knows_robots() {
+            queue.pace.leave_until(self.leases.quarantine(loaded.key.slot()));
+        }
+        queue.busy = self.is_asked(&loaded.key);
         queue.window = loaded.entries.into_iter().collect();
         queue.more = loaded.more;
         queue.cursor = queue.window.last_key_value().map(|(order, _)| *order);
@@ -310,10 +394,21 @@ impl Frontier {
                 self.forget_in_agenda(&key);
                 let left = self.queues.remove(&key).map_or(0, |queue| queue.robots_bytes());
                 self.robots_bytes = self.robots_bytes.saturating_sub(left);
-                self.leave_on_disk();
+                self.leave_on_disk(key.slot());
                 self.forget(&key);
             }
         }
+    }
+
+    /// A request to the queue's host is under way, though the queue may have left memory since it started.
+    fn is_asked(&self, key: &QueueKey) -> bool {
+        !matches!(self.leases, Leases::Sole)
+            && self.flights.values().any(|flight| flight.fetching.is_some() && flight.queue == *key)
+    }
+
+    /// A defect: nobody waits for what others may have asked.
+    fn is_free_for_all(&self) -> bool {
+        matches!(&self.leases, Leases::Granted(grants) if planted!(grants.planted, NoQuarantine))
     }
 
     /// A queue is, or stays, out of memory and changes on disk: reads that are under way tell of its past.
@@ -369,7 +464,7 @@ impl Frontier {
     ) {
         if let Some(state) = address.and_then(|address| self.addresses.get_mut(&address)) {
             state.busy = false;
-            state.next_ok = now.mono + self.rules.pace.delay_ms * 1_000;
+            state.next_ok = now.mono + self.rules.pace.stretched(self.rules.pace.delay_ms);
         }
         if let Some(address) = address {
             self.wake_waiting(address);
@@ -416,6 +511,8 @@ impl Frontier {
             // Too many hops, or a hop to nowhere: unavailable in the sense of RFC 9309, which allows.
             _ if errand.hops >= ROBOTS_REDIRECTS_MAX => self.robots_known(now, errand, None, out),
             Err(_) => self.robots_known(now, errand, None, out),
+            // Another node's host: only that node may ask it.
+            Ok(url) if !self.leases.serve(Slot::of_domain(url.domain())) => self.robots_unavailable(now, &errand),
             Ok(url) => {
                 let host = QueueKey::new(errand.queue.crawl(), &url);
                 let next = Errand { url, hops: errand.hops + 1, ..errand };
@@ -511,10 +608,18 @@ impl Frontier {
             self.visit(now, key, out);
         }
         if self.sweep.needed && !self.sweep.running && !self.closed && self.queues.len() < self.rules.queues_max {
+            if !matches!(self.leases, Leases::Sole) && self.sweep.slot.is_none() {
+                self.sweep.slot = self.sweep.slots.pop_first();
+                self.sweep.missed = !self.sweep.slots.is_empty();
+                self.sweep.needed = self.sweep.slot.is_some();
+                if !self.sweep.needed {
+                    return;
+                }
+            }
             self.sweep.running = true;
             let queues = SWEEP_QUEUES.min(self.rules.queues_max - self.queues.len());
-            let (read, after) = (self.begin_read(), self.sweep.after.take());
-            out.push(Effect::Sweep { read, after, queues, limit: self.rules.window_max });
+            let (read, slot, after) = (self.begin_read(), self.sweep.slot, self.sweep.after.take());
+            out.push(Effect::Sweep { read, slot, after, queues, limit: self.rules.window_max });
         }
     }
 
@@ -579,7 +684,7 @@ impl Frontier {
         }
         // With more queues than places, a queue that emptied its window lets the others in; the sweep brings it back.
         if self.sweep.needed && self.queues.len() + 1 >= self.rules.queues_max {
-            self.leave_on_disk();
+            self.leave_on_disk(key.slot());
             return Again::Forget;
         }
         queue.refilling = true;
@@ -587,8 +692,11 @@ impl Frontier {
         Again::Waits
     }
 
-    fn leave_on_disk(&mut self) {
+    fn leave_on_disk(&mut self, slot: Slot) {
         (self.sweep.needed, self.sweep.missed) = (true, true);
+        if !matches!(self.leases, Leases::Sole) {
+            self.sweep.slots.insert(slot);
+        }
     }
 
     fn next_of(&mut self, now: Now, key: &QueueKey, queue: &mut Queue, out: &mut Vec<Effect>) -> Next {
@@ -762,11 +870,12 @@ impl Frontier {
     }
 
     fn queue_or_new(&mut self, now: Now, key: &QueueKey) -> &mut Queue {
-        let rules = &self.rules;
+        let (rules, quarantine) = (&self.rules, self.leases.quarantine(key.slot()));
         self.queues.entry(key.clone()).or_insert_with(|| {
             let heard = HostFacts { heard: true, ..Default::default() };
             let mut queue = Queue::new(now, rules, &heard);
             queue.more = true;
+            queue.pace.leave_until(quarantine);
             Box::new(queue)
         })
     }

@@ -226,6 +226,11 @@ impl Queue {
         self.robots.iter().map(bytes).sum()
     }
 
+    /// The delay that its host asks for is known.
+    pub(super) fn knows_robots(&self) -> bool {
+        self.robots.iter().any(|(_, state)| matches!(state, RobotsState::Known { .. }))
+    }
+
     pub(super) fn robots_tries(&self, origin: &str) -> u16 {
         match self.robots.iter().find(|(known, _)| known == origin) {
             Some((_, RobotsState::Asked { tries } | RobotsState::Unavailable { tries, .. })) => *tries,

@@ -8,6 +8,7 @@ use crate::batch::{Discovered, Entry, Pick};
 use crate::crawl::filter::Refusal;
 use crate::crawl::politeness::{Lessons, Micros, PaceRules};
 use crate::crawl::retry::{Failure, HostVerdict, RetryRules};
+use crate::id::Slot;
 use crate::key::{Order, QueueKey};
 use crate::url::{CanonicalUrl, UrlRules};
 
@@ -167,6 +168,21 @@ pub enum Input {
         /// It counts as a page.
         page: bool,
     },
+    /// Slots were acquired, or their leases became longer.
+    Leased {
+        /// Which, and until when.
+        slots: Vec<(Slot, Micros)>,
+    },
+    /// A slot that is leased was pulled: its queues come into memory and are served.
+    Served {
+        /// Which.
+        slot: Slot,
+    },
+    /// A slot is no longer ours to serve. Its queues leave memory; what is in flight counts until it is answered or lost.
+    Unleased {
+        /// Which.
+        slot: Slot,
+    },
 }
 
 /// What to do.
@@ -207,6 +223,8 @@ pub enum Effect {
     Sweep {
         /// Names this read.
         read: u64,
+        /// Only those of this slot; those of all slots if `None`.
+        slot: Option<Slot>,
         /// Those behind this one; the first if `None`.
         after: Option<QueueKey>,
         /// How many.
@@ -227,6 +245,11 @@ pub enum Effect {
         queue: QueueKey,
         /// What is known.
         facts: HostFacts,
+    },
+    /// No request to a host of this slot is under way any more, and none will start: its lease may be given back.
+    Idle {
+        /// Which.
+        slot: Slot,
     },
     /// These URLs were named by a robots.txt.
     Discover {

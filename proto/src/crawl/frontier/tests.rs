@@ -71,6 +71,7 @@ struct World {
     fetched: Vec<(String, Order)>,
     refused: Vec<(String, Why)>,
     discovered: Vec<String>,
+    idle: Vec<Slot>,
     queues_seen_max: usize,
     flights_seen_max: usize,
     robots_seen_max: usize,
@@ -96,6 +97,7 @@ impl World {
             fetched: Vec::new(),
             refused: Vec::new(),
             discovered: Vec::new(),
+            idle: Vec::new(),
             queues_seen_max: 0,
             flights_seen_max: 0,
             robots_seen_max: 0,
@@ -181,7 +183,7 @@ impl World {
                 let loaded = self.load(&queue, limit);
                 self.later(soon, Input::Loaded { read, queues: vec![loaded], sweep: None });
             }
-            Effect::Sweep { read, after, queues, limit } => {
+            Effect::Sweep { read, after, queues, limit, .. } => {
                 let behind = |key: &QueueKey| after.as_ref().is_none_or(|after| key > after);
                 let keys: Vec<QueueKey> = self
                     .disk
@@ -203,6 +205,7 @@ impl World {
             Effect::KeepFacts { queue, facts } => {
                 self.facts.insert(queue, facts);
             }
+            Effect::Idle { slot } => self.idle.push(slot),
             Effect::Discover { urls, .. } => {
                 self.discovered.extend(urls.into_iter().map(|found| found.url.as_str().to_owned()));
             }

@@ -182,6 +182,13 @@ impl Web {
             .collect()
     }
 
+    /// The URLs that a crawler keeps from `path` of `host`: links that are not marked nofollow, and the target of a redirect.
+    pub fn followed(&self, host: u32, path: &str) -> Vec<String> {
+        let leads = self.leads_to(&(host, path.to_owned()), 0);
+        let kept = leads.into_iter().filter(|(_, duty)| *duty == Duty::Must);
+        kept.map(|((host, path), _)| self.url(host, &path)).collect()
+    }
+
     /// Where a crawler goes from `place`.
     fn leads_to(&self, (host, path): &Place, epoch: u32) -> Vec<(Place, Duty)> {
         match self.host_kind(*host) {

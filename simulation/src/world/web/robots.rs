@@ -72,7 +72,7 @@ impl Robots {
     ];
 
     /// What the file means for `path` (with query), decided by the variant and not by reading the file.
-    pub(super) fn duty(self, path: &str) -> Duty {
+    pub(crate) fn duty(self, path: &str) -> Duty {
         let private = path.starts_with("/private/");
         match self {
             Robots::ErrorAlways | Robots::Unreachable | Robots::DisallowAll => Duty::Never,

@@ -1,0 +1,403 @@
+//! The coordinator's part in fetching: batches on their way to who executes them, what we execute ourselves, and how
+//! what came of it returns.
+
+use std::collections::BTreeSet;
+
+use super::super::copy::RecordCopy;
+use super::super::message::{BATCH_MAX, Commission, Errand, Message, Stage};
+use super::super::mutant::planted;
+use super::super::propagate::{RunId, Ticket};
+use super::{Coordinator, Effect, Purpose, Sight};
+use crate::batch::{Discovered, Pick};
+use crate::crawl::frontier;
+use crate::crawl::outcome::Ending;
+use crate::crawl::politeness::{Micros, SECOND};
+use crate::crawl::retry::{Failure, HostVerdict, RetryRules, verdict};
+use crate::id::{BatchId, NodeId, Slot, UrlId};
+
+/// A batch that nobody said is being fetched is sent again after this.
+const RESEND_AFTER: Micros = SECOND;
+
+/// A URL that was handed out and has no outcome.
+pub(super) struct Flight {
+    pick: Pick,
+    batch: BatchId,
+    /// The frontier knows that the host was asked.
+    ended: bool,
+    /// CRAWLED is written, or being written.
+    crawled: bool,
+    /// The outcome is being written.
+    settling: bool,
+    /// Who waits for the outcome to be taken in.
+    reporter: Option<NodeId>,
+    lost: bool,
+}
+
+/// A batch under way.
+pub(super) struct Batch {
+    slot: Slot,
+    crawl: String,
+    /// The host is left alone from here on, on our clock.
+    deadline: Micros,
+    flights: BTreeSet<u64>,
+    /// To whom it was sent; `None` while its URLs are being written.
+    to: Option<NodeId>,
+    until: Micros,
+    taken: bool,
+    next_try: Micros,
+}
+
+impl Coordinator {
+    pub(super) fn next_batch_wake(&self) -> Option<Micros> {
+        let waiting = self.batches.values().filter(|batch| batch.to.is_some() && !batch.taken);
+        waiting.map(|batch| batch.next_try).min()
+    }
+
+    pub(super) fn work_batches(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        let due = |batch: &Batch| batch.to.is_some() && !batch.taken && batch.next_try <= now;
+        let due: Vec<BatchId> = self.batches.iter().filter(|(_, batch)| due(batch)).map(|(id, _)| *id).collect();
+        for id in due {
+            self.resend(now, id, out);
+        }
+        for (run, count) in self.runs.waiting_links() {
+            self.send_links(now, run, count);
+        }
+        if self.runs.next_wake().is_some_and(|at| at <= now) {
+            let (reports, given_up) = self.runs.due(now);
+            for report in reports {
+                let (batch, flight) = (report.run.batch, report.run.flight);
+                let message = Message::Report { batch, flight, stage: report.stage, ending: report.ending };
+                self.send(now, batch.node, message, out);
+            }
+            for run in given_up {
+                out.push(Effect::Saw(Sight::Sometimes("report_given_up")));
+                self.outbox.cancel(Ticket::Run(run));
+            }
+        }
+    }
+
+    // As who hands out.
+
+    /// The frontier hands out; before anything is fetched, it is written down on W disks.
+    pub(super) fn picked(&mut self, now: Micros, at: Micros, picks: Vec<(Pick, RecordCopy)>, out: &mut Vec<Effect>) {
+        let deadline = at + self.rules.lease.at_least(self.rules.fetch_timeout);
+        let together = |one: &Pick, other: &Pick| {
+            one.queue.slot() == other.queue.slot() && one.queue.crawl() == other.queue.crawl()
+        };
+        let mut groups: Vec<Vec<(Pick, RecordCopy)>> = Vec::new();
+        for (pick, copy) in picks {
+            match groups.iter_mut().find(|group| together(&group[0].0, &pick) && group.len() < BATCH_MAX) {
+                Some(group) => group.push((pick, copy)),
+                None => groups.push(vec![(pick, copy)]),
+            }
+        }
+        for picks in groups {
+            let (slot, crawl) = (picks[0].0.queue.slot(), picks[0].0.queue.crawl().to_owned());
+            self.next_batch += 1;
+            let id = BatchId { node: self.rules.me, boot: self.rules.boot, number: self.next_batch };
+            let flights = picks.iter().map(|(pick, _)| pick.flight).collect();
+            let batch =
+                Batch { slot, crawl, deadline, flights, to: None, until: 0, taken: false, next_try: Micros::MAX };
+            self.batches.insert(id, batch);
+            let mut copies = Vec::with_capacity(picks.len());
+            for (pick, copy) in picks {
+                copies.push(copy);
+                let flight = Flight {
+                    batch: id,
+                    ended: false,
+                    crawled: false,
+                    settling: false,
+                    reporter: None,
+                    lost: false,
+                    pick,
+                };
+                self.flights.insert(flight.pick.flight, flight);
+            }
+            self.write(now, slot, copies, Purpose::Selected(id), out);
+        }
+    }
+
+    /// A batch is written down: it goes to whoever has the least to do.
+    pub(super) fn dispatch(&mut self, now: Micros, id: BatchId, out: &mut Vec<Effect>) {
+        let Some(batch) = self.batches.get(&id) else { return };
+        let least = self.rules.fetch_timeout / 4;
+        if now + least > batch.deadline {
+            return self.abandon_batch(id, out);
+        }
+        let (alive, clocks) = (self.membership.alive(), &self.clocks);
+        let reachable = |node: NodeId| alive.contains(&node) && clocks.contains_key(&node);
+        let choice = self.router.choose(now, reachable, &mut self.rng);
+        let urls = self.urls_of(id);
+        let batch = self.batches.get_mut(&id).expect("looked up above");
+        batch.until = match clocks.get(&choice.to) {
+            _ if choice.to == self.rules.me || planted!(self.rules.planted, DeadlineOnWrongClock) => batch.deadline,
+            // Their clock showed `clock` before ours showed `at`: so much later on theirs is never later than our deadline.
+            Some((clock, at)) => clock + self.rules.lease.at_most(batch.deadline.saturating_sub(*at)),
+            None => 0,
+        };
+        (batch.to, batch.taken, batch.next_try) = (Some(choice.to), false, now + RESEND_AFTER);
+        if choice.to != self.rules.me {
+            out.push(Effect::Saw(Sight::Sometimes("batch_sent_to_another")));
+        }
+        out.push(Effect::Saw(Sight::BatchSent { batch: id, to: choice.to, urls, known: choice.known }));
+        self.commission(now, id, out);
+    }
+
+    fn commission(&mut self, now: Micros, id: BatchId, out: &mut Vec<Effect>) {
+        let Some(batch) = self.batches.get(&id) else { return };
+        let Some(to) = batch.to else { return };
+        let errand = |flight: &u64| {
+            let flight = self.flights.get(flight).filter(|flight| !flight.ended)?;
+            let (entry, depth) = (flight.pick.entry.clone(), flight.pick.order.depth);
+            Some(Errand { flight: flight.pick.flight, entry, depth })
+        };
+        let errands: Vec<Errand> = batch.flights.iter().filter_map(errand).collect();
+        if errands.is_empty() {
+            return;
+        }
+        let executor_boot =
+            if to == self.rules.me { self.rules.boot } else { self.boots.get(&to).copied().unwrap_or(0) };
+        let (slot, crawl, until) = (batch.slot, batch.crawl.clone(), batch.until);
+        self.send(now, to, Message::Run(Commission { batch: id, slot, crawl, executor_boot, until, errands }), out);
+    }
+
+    /// Nobody said that the batch is being fetched. It may be: only the same node can be asked again.
+    fn resend(&mut self, now: Micros, id: BatchId, out: &mut Vec<Effect>) {
+        let Some(batch) = self.batches.get_mut(&id) else { return };
+        if now >= batch.deadline {
+            batch.next_try = Micros::MAX;
+            return;
+        }
+        batch.next_try = now + RESEND_AFTER;
+        if planted!(self.rules.planted, ImpatientReroute) && batch.to != Some(self.rules.me) {
+            if let Some(to) = batch.to {
+                self.router.refused(now, to);
+            }
+            return self.dispatch(now, id, out);
+        }
+        self.commission(now, id, out);
+    }
+
+    pub(super) fn run_taken(&mut self, id: BatchId, from: NodeId) {
+        if let Some(batch) = self.batches.get_mut(&id)
+            && batch.to == Some(from)
+        {
+            batch.taken = true;
+        }
+    }
+
+    /// The batch was refused, and nothing of it is being fetched: another one gets it.
+    pub(super) fn busy(&mut self, now: Micros, id: BatchId, from: NodeId, out: &mut Vec<Effect>) {
+        self.router.refused(now, from);
+        if self.batches.get(&id).is_some_and(|batch| batch.to == Some(from) && !batch.taken) {
+            out.push(Effect::Saw(Sight::Sometimes("batch_refused_busy")));
+            if from == self.rules.me {
+                return self.abandon_batch(id, out);
+            }
+            self.dispatch(now, id, out);
+        }
+    }
+
+    /// A batch of which nothing is being fetched goes back.
+    pub(super) fn abandon_batch(&mut self, id: BatchId, out: &mut Vec<Effect>) {
+        let Some(batch) = self.batches.get(&id) else { return };
+        for number in batch.flights.clone() {
+            self.lose(number, out);
+        }
+    }
+
+    /// The frontier's deadline for a flight passed.
+    pub(super) fn lost(&mut self, pick: Pick, out: &mut Vec<Effect>) {
+        if self.flights.contains_key(&pick.flight) {
+            self.lose(pick.flight, out);
+        } else {
+            out.push(settle_lost(pick));
+        }
+    }
+
+    fn lose(&mut self, number: u64, out: &mut Vec<Effect>) {
+        let Some(flight) = self.flights.get_mut(&number) else { return };
+        flight.lost = true;
+        let (pick, batch) = (flight.pick.clone(), flight.batch);
+        out.push(Effect::Saw(Sight::BatchLost { batch, urls: vec![url_of(&pick)] }));
+        out.push(Effect::Saw(Sight::Sometimes("batch_lost")));
+        if planted!(self.rules.planted, LostBatchForgotten) {
+            self.land(number);
+            return self.tell(frontier::Input::Settled { flight: number, page: false }, out);
+        }
+        out.push(settle_lost(pick));
+    }
+
+    fn urls_of(&self, id: BatchId) -> Vec<UrlId> {
+        let flights = self.batches.get(&id).into_iter().flat_map(|batch| &batch.flights);
+        flights.filter_map(|flight| self.flights.get(flight)).map(|flight| url_of(&flight.pick)).collect()
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn report(
+        &mut self,
+        now: Micros,
+        from: NodeId,
+        batch: BatchId,
+        number: u64,
+        stage: Stage,
+        ending: Ending,
+        out: &mut Vec<Effect>,
+    ) {
+        self.run_taken(batch, from);
+        let Some(flight) = self.flights.get_mut(&number).filter(|flight| flight.batch == batch) else {
+            // It is over, one way or the other: who reports need not go on.
+            out.push(Effect::Saw(Sight::Sometimes("late_report")));
+            return self.send(now, from, Message::ReportDone { batch, flight: number, stage }, out);
+        };
+        if !flight.ended {
+            flight.ended = true;
+            let (host, retry_after_ms) = host_verdict(&ending);
+            out.push(Effect::Frontier(frontier::Input::FetchEnded { flight: number, host, retry_after_ms }));
+        }
+        let pick = Box::new(flight.pick.clone());
+        match stage {
+            Stage::Crawled => {
+                if !std::mem::replace(&mut flight.crawled, true) {
+                    out.push(Effect::Settle { pick, ending, stage });
+                }
+                self.send(now, from, Message::ReportDone { batch, flight: number, stage }, out);
+            }
+            Stage::Processed => {
+                flight.reporter = Some(from);
+                if !std::mem::replace(&mut flight.settling, true) {
+                    out.push(Effect::Settle { pick, ending, stage });
+                }
+            }
+        }
+    }
+
+    pub(super) fn settlement(
+        &mut self,
+        now: Micros,
+        flight: u64,
+        stage: Stage,
+        copy: Option<RecordCopy>,
+        page: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        match (stage, copy) {
+            (Stage::Crawled, None) => {}
+            (Stage::Crawled, Some(copy)) => self.write(now, copy.slot(), vec![copy], Purpose::Crawled, out),
+            (Stage::Processed, None) => self.settled(now, flight, page, out),
+            (Stage::Processed, Some(copy)) => {
+                self.write(now, copy.slot(), vec![copy], Purpose::Settled { flight, page }, out)
+            }
+        }
+    }
+
+    /// The outcome of a flight is on W disks.
+    pub(super) fn settled(&mut self, now: Micros, number: u64, page: bool, out: &mut Vec<Effect>) {
+        if let Some(flight) = self.land(number) {
+            let batch = flight.batch;
+            if flight.lost {
+                let urls = vec![url_of(&flight.pick)];
+                out.push(Effect::Saw(Sight::BatchPutBack { batch, urls }));
+                out.push(Effect::Saw(Sight::Sometimes("batch_put_back")));
+            }
+            if let Some(to) = flight.reporter {
+                let stage = Stage::Processed;
+                self.send(now, to, Message::ReportDone { batch, flight: number, stage }, out);
+            }
+        }
+        self.tell(frontier::Input::Settled { flight: number, page }, out);
+    }
+
+    /// It could not be written: the next report, or the frontier's deadline, tries again.
+    pub(super) fn settle_failed(&mut self, number: u64) {
+        if let Some(flight) = self.flights.get_mut(&number) {
+            flight.settling = false;
+            if flight.lost {
+                self.land(number);
+            }
+        }
+    }
+
+    fn land(&mut self, number: u64) -> Option<Flight> {
+        let flight = self.flights.remove(&number)?;
+        if let Some(batch) = self.batches.get_mut(&flight.batch) {
+            batch.flights.remove(&number);
+            if batch.flights.is_empty() {
+                self.batches.remove(&flight.batch);
+            }
+        }
+        Some(flight)
+    }
+
+    // As who executes.
+
+    pub(super) fn run(&mut self, now: Micros, from: NodeId, commission: Commission, out: &mut Vec<Effect>) {
+        let Commission { batch, crawl, executor_boot, mut until, errands, .. } = commission;
+        if batch.node != from || executor_boot != self.rules.boot {
+            return out.push(Effect::Saw(Sight::Ignored { from, why: "not meant for this life" }));
+        }
+        if self.runs.knows(batch) {
+            return self.send(now, from, Message::RunTaken { batch }, out);
+        }
+        let least = self.rules.fetch_timeout / 8;
+        if planted!(self.rules.planted, DeadlineIgnored) {
+            until = now + 4 * self.rules.fetch_timeout;
+        }
+        // Our own batches are taken whatever our load is: nobody else would have them.
+        let welcome = from == self.rules.me || self.router.admits();
+        if !welcome || !self.runs.has_room(errands.len()) || now + least > until {
+            out.push(Effect::Saw(Sight::BatchRefused { batch }));
+            return self.send(now, from, Message::Busy { batch }, out);
+        }
+        self.runs.take(now, batch, &crawl, errands.clone(), until);
+        self.send(now, from, Message::RunTaken { batch }, out);
+        for errand in errands {
+            let run = RunId { batch, flight: errand.flight };
+            out.push(Effect::Fetch { run, crawl: crawl.clone(), errand, until });
+        }
+    }
+
+    pub(super) fn fetched(
+        &mut self,
+        now: Micros,
+        run: RunId,
+        ending: Ending,
+        links: Vec<Discovered>,
+        out: &mut Vec<Effect>,
+    ) {
+        let count = links.len();
+        if !self.runs.fetched(now, run, ending, links) {
+            return out.push(Effect::Saw(Sight::Sometimes("fetch_ended_for_nobody")));
+        }
+        self.send_links(now, run, count);
+    }
+
+    fn send_links(&mut self, now: Micros, run: RunId, count: usize) {
+        if count == 0 || !self.outbox.has_room(count) {
+            return;
+        }
+        let Some((crawl, links)) = self.runs.take_links(run) else { return };
+        let (ring, alive) = (&self.ring, self.membership.alive());
+        let acting = |slot| ring.acting(slot, 1, alive).next();
+        self.outbox.add(now, &crawl, None, links, Ticket::Run(run), acting);
+    }
+}
+
+fn url_of(pick: &Pick) -> UrlId {
+    pick.entry.url.id(pick.queue.crawl())
+}
+
+fn settle_lost(pick: Pick) -> Effect {
+    let ending = Ending::Failed(Failure::Lost, None, None);
+    Effect::Settle { pick: Box::new(pick), ending, stage: Stage::Processed }
+}
+
+/// What an ending says about the host.
+fn host_verdict(ending: &Ending) -> (HostVerdict, Option<u64>) {
+    match ending {
+        Ending::Failed(failure, _, retry_after_ms) => {
+            (verdict(*failure, 1, &RetryRules::default()).host, *retry_after_ms)
+        }
+        _ => (HostVerdict::Healthy, None),
+    }
+}

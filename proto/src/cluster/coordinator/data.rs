@@ -1,0 +1,408 @@
+//! The coordinator's part in keeping records: writes to replicas, our own disk, repair and handoff, discovered URLs.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::super::copy::RecordCopy;
+use super::super::message::{COPIES_MAX, Message, Op};
+use super::super::mutant::planted;
+use super::super::propagate::{Parcel, Ticket};
+use super::super::repair::Changed;
+use super::super::replicate::Sending;
+use super::super::slot_set::SlotSet;
+use super::{Admission, Coordinator, Effect, Purpose, ReadFor, Sight, Store, StoreFor};
+use crate::batch::Discovered;
+use crate::crawl::politeness::Micros;
+use crate::id::{NodeId, Slot, UrlId};
+use crate::key::UrlKey;
+
+/// Admissions of discovered URLs at once; more are ignored, and come again.
+const ADMISSIONS_MAX: usize = 1_024;
+
+impl Coordinator {
+    pub(super) fn work_data(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        if self.writes.next_wake().is_some_and(|at| at <= now) {
+            let (ring, alive, replicas) = (&self.ring, self.membership.alive(), self.rules.writes.replicas);
+            let acting = |slot| ring.acting(slot, replicas, alive).collect::<BTreeSet<NodeId>>();
+            let (sendings, failed) = self.writes.due(now, acting);
+            for sending in sendings {
+                out.push(Effect::Saw(Sight::Sometimes("write_repeated")));
+                self.send_write(now, sending, out);
+            }
+            failed.into_iter().for_each(|purpose| self.write_failed(purpose, out));
+        }
+        self.offer_digests(now, out);
+        self.serve_pulled(now, out);
+        for parcel in self.outbox.due(now) {
+            self.send_parcel(now, parcel, out);
+        }
+    }
+
+    // Writes.
+
+    pub(super) fn write(
+        &mut self,
+        now: Micros,
+        slot: Slot,
+        copies: Vec<RecordCopy>,
+        purpose: Purpose,
+        out: &mut Vec<Effect>,
+    ) {
+        let members = self.membership.view().len();
+        match self.writes.begin(now, slot, copies, self.keepers(slot), members, purpose) {
+            Ok(sending) => self.send_write(now, sending, out),
+            Err(purpose) => self.write_failed(purpose, out),
+        }
+    }
+
+    fn send_write(&mut self, now: Micros, sending: Sending, out: &mut Vec<Effect>) {
+        let op = Op { boot: self.rules.boot, number: sending.number };
+        for to in sending.to {
+            if to == self.rules.me {
+                self.store(sending.copies.clone(), StoreFor::Write(sending.number), out);
+            } else {
+                self.send(now, to, Message::Put { op, copies: sending.copies.clone() }, out);
+            }
+        }
+    }
+
+    pub(super) fn put_done(&mut self, now: Micros, number: u64, by: NodeId, out: &mut Vec<Effect>) {
+        if let Some(purpose) = self.writes.acknowledged(number, by) {
+            self.write_done(now, purpose, out);
+        }
+    }
+
+    fn write_done(&mut self, now: Micros, purpose: Purpose, out: &mut Vec<Effect>) {
+        match purpose {
+            Purpose::Selected(batch) => self.dispatch(now, batch, out),
+            Purpose::Crawled => {}
+            Purpose::Settled { flight, page } => self.settled(now, flight, page, out),
+            Purpose::Kept { admit, slot, urls } => {
+                out.push(Effect::Saw(Sight::Acknowledged { slot, urls }));
+                self.kept(now, admit, out);
+            }
+        }
+    }
+
+    fn write_failed(&mut self, purpose: Purpose, out: &mut Vec<Effect>) {
+        out.push(Effect::Saw(Sight::Sometimes("write_failed")));
+        match purpose {
+            Purpose::Selected(batch) => self.abandon_batch(batch, out),
+            Purpose::Crawled => {}
+            Purpose::Settled { flight, .. } => self.settle_failed(flight),
+            // Nothing is said: who discovered them sends them again.
+            Purpose::Kept { admit, .. } => drop(self.admissions.remove(&admit)),
+        }
+    }
+
+    // Our own disk.
+
+    /// Has records stored; `None` if there are too many writes under way, or the slot is being dropped.
+    pub(super) fn store(&mut self, copies: Vec<RecordCopy>, what: StoreFor, out: &mut Vec<Effect>) -> Option<u64> {
+        let slots: BTreeSet<Slot> = copies.iter().map(RecordCopy::slot).collect();
+        let own = matches!(what, StoreFor::Write(_));
+        if (!own && self.stores.len() >= self.rules.stores_max) || slots.iter().any(|slot| self.dropping.contains(slot))
+        {
+            return None;
+        }
+        self.next_store += 1;
+        for slot in &slots {
+            *self.storing.entry(*slot).or_default() += 1;
+        }
+        self.stores.insert(self.next_store, Store { slots, what });
+        out.push(Effect::Store { op: self.next_store, copies });
+        Some(self.next_store)
+    }
+
+    fn end_store(&mut self, op: u64) -> Option<StoreFor> {
+        let store = self.stores.remove(&op)?;
+        for slot in &store.slots {
+            if let Some(count) = self.storing.get_mut(slot) {
+                *count -= 1;
+                if *count == 0 {
+                    self.storing.remove(slot);
+                }
+            }
+        }
+        self.repair.pull_stored(op);
+        Some(store.what)
+    }
+
+    pub(super) fn stored(&mut self, now: Micros, op: u64, changed: Vec<Changed>, out: &mut Vec<Effect>) {
+        let repaired = changed.iter().any(|change| change.before != change.after);
+        for change in changed {
+            self.repair.digests.change(change);
+        }
+        match self.end_store(op) {
+            Some(StoreFor::Write(number)) => self.put_done(now, number, self.rules.me, out),
+            Some(StoreFor::Put { from, op }) if !planted!(self.rules.planted, AcknowledgeBeforeFsync) => {
+                self.send(now, from, Message::PutDone { op }, out);
+            }
+            Some(StoreFor::Repair) if repaired => {
+                out.push(Effect::Saw(Sight::Sometimes("repair_brought_records")));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn store_failed(&mut self, op: u64) {
+        // Nobody is told that it is there: our own writes and those of others are repeated.
+        self.end_store(op);
+    }
+
+    pub(super) fn put(&mut self, now: Micros, from: NodeId, op: Op, copies: Vec<RecordCopy>, out: &mut Vec<Effect>) {
+        let taken = self.store(copies, StoreFor::Put { from, op }, out).is_some();
+        if taken && planted!(self.rules.planted, AcknowledgeBeforeFsync) {
+            self.send(now, from, Message::PutDone { op }, out);
+        }
+    }
+
+    // Repair and handoff.
+
+    fn offer_digests(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        let (ring, alive, count) = (&self.ring, self.membership.alive(), self.rules.writes.replicas);
+        let replicas =
+            |slot| ring.replicas(slot, count).iter().map(|node| (*node, alive.contains(node))).collect::<Vec<_>>();
+        for offer in self.repair.round(now, self.rules.me, replicas) {
+            if offer.parting {
+                out.push(Effect::Saw(Sight::Sometimes("handoff_offered")));
+            }
+            self.send(now, offer.to, Message::Digests { slots: offer.slots, parting: offer.parting }, out);
+        }
+    }
+
+    pub(super) fn compare(
+        &mut self,
+        now: Micros,
+        from: NodeId,
+        theirs: &[(Slot, u64)],
+        parting: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let compared = self.repair.compare(theirs, parting);
+        if !compared.same.is_empty() {
+            self.send(now, from, Message::Same { slots: compared.same }, out);
+        }
+        for slot in compared.different {
+            out.push(Effect::Saw(Sight::Sometimes("repair_found_difference")));
+            if !planted!(self.rules.planted, RepairStopsAtDigest) {
+                let ranges = self.repair.digests.ranges(slot);
+                self.send(now, from, Message::Ranges { slot, ranges }, out);
+            }
+        }
+    }
+
+    pub(super) fn ranges_differ(
+        &mut self,
+        now: Micros,
+        from: NodeId,
+        slot: Slot,
+        theirs: &[(u8, u64)],
+        out: &mut Vec<Effect>,
+    ) {
+        let differing = self.repair.digests.differing(slot, theirs);
+        if differing.is_empty() {
+            return;
+        }
+        if !theirs.is_empty() {
+            self.send(now, from, Message::Want { slot, ranges: differing.clone() }, out);
+        }
+        self.read_ranges(from, slot, differing, out);
+    }
+
+    pub(super) fn read_ranges(&mut self, to: NodeId, slot: Slot, ranges: Vec<u8>, out: &mut Vec<Effect>) {
+        let wanted = Some(ranges.clone());
+        self.begin_read(ReadFor::Ranges { to, slot, ranges }, slot, wanted, None, out);
+    }
+
+    fn begin_read(
+        &mut self,
+        what: ReadFor,
+        slot: Slot,
+        ranges: Option<Vec<u8>>,
+        after: Option<UrlKey>,
+        out: &mut Vec<Effect>,
+    ) {
+        // Beyond the bound it is left to the next round.
+        if self.reads.len() < self.rules.repair.reads_max {
+            self.next_read += 1;
+            self.reads.insert(self.next_read, what);
+            out.push(Effect::Read { read: self.next_read, slot, ranges, after, limit: COPIES_MAX });
+        }
+    }
+
+    pub(super) fn pull(
+        &mut self,
+        now: Micros,
+        from: NodeId,
+        op: Op,
+        slots: &SlotSet,
+        digests: &[(Slot, u64)],
+        out: &mut Vec<Effect>,
+    ) {
+        let theirs: BTreeMap<Slot, u64> = digests.iter().copied().collect();
+        let lacks = |slot: &Slot| {
+            let mine = self.repair.digests.of(*slot);
+            mine != 0 && theirs.get(slot) != Some(&mine)
+        };
+        let mut rest: VecDeque<Slot> = slots.iter().filter(lacks).collect();
+        match rest.pop_front() {
+            None => self.send(now, from, Message::Pulled { op, part: 0, last: true, copies: Vec::new() }, out),
+            Some(slot) => self.begin_read(ReadFor::Pull { to: from, op, slot, rest, part: 0 }, slot, None, None, out),
+        }
+    }
+
+    pub(super) fn read(
+        &mut self,
+        now: Micros,
+        read: u64,
+        copies: Vec<RecordCopy>,
+        next: Option<UrlKey>,
+        out: &mut Vec<Effect>,
+    ) {
+        match self.reads.remove(&read) {
+            None => {}
+            Some(ReadFor::Ranges { to, slot, ranges }) => {
+                if !copies.is_empty() {
+                    self.send(now, to, Message::Records { copies }, out);
+                }
+                if next.is_some() {
+                    let wanted = Some(ranges.clone());
+                    self.begin_read(ReadFor::Ranges { to, slot, ranges }, slot, wanted, next, out);
+                }
+            }
+            Some(ReadFor::Pull { to, op, slot, mut rest, part }) => {
+                let (then, after) = if next.is_some() { (Some(slot), next) } else { (rest.pop_front(), None) };
+                self.send(now, to, Message::Pulled { op, part, last: then.is_none(), copies }, out);
+                if let Some(slot) = then {
+                    let what = ReadFor::Pull { to, op, slot, rest, part: part + 1 };
+                    self.begin_read(what, slot, None, after, out);
+                }
+            }
+        }
+    }
+
+    /// A replica has the same as we of slots that are no longer ours: when all have, they are dropped here.
+    pub(super) fn same(&mut self, from: NodeId, slots: &[(Slot, u64)], out: &mut Vec<Effect>) {
+        for (slot, digest) in slots {
+            let replicas = self.ring.replicas(*slot, self.rules.writes.replicas).to_vec();
+            if !replicas.contains(&self.rules.me)
+                && self.repair.agrees(from, *slot, *digest, &replicas)
+                && self.may_drop(*slot)
+            {
+                out.push(Effect::Saw(Sight::Sometimes("handoff_finished")));
+                self.drop_slot(*slot, out);
+            }
+        }
+    }
+
+    /// Nothing of the slot is on its way to our disk, which nobody else may have.
+    fn may_drop(&self, slot: Slot) -> bool {
+        !self.storing.contains_key(&slot)
+            && !self.writes.touches(slot)
+            && !self.leased.contains(&slot)
+            && !self.parting.contains(&slot)
+            && !self.dropping.contains(&slot)
+    }
+
+    fn drop_slot(&mut self, slot: Slot, out: &mut Vec<Effect>) {
+        self.dropping.insert(slot);
+        out.push(Effect::DropSlot { slot });
+    }
+
+    /// A defect: what the ring gave to others is dropped without asking them.
+    pub(super) fn drop_unasked(&mut self, out: &mut Vec<Effect>) {
+        if !planted!(self.rules.planted, DropUnasked) {
+            return;
+        }
+        let count = self.rules.writes.replicas;
+        let gone = |slot: &Slot| !self.ring.replicas(*slot, count).contains(&self.rules.me) && self.may_drop(*slot);
+        let gone: Vec<Slot> = self.repair.digests.slots().filter(gone).collect();
+        gone.into_iter().for_each(|slot| self.drop_slot(slot, out));
+    }
+
+    // Discovered URLs.
+
+    pub(super) fn submitted(
+        &mut self,
+        now: Micros,
+        ticket: u64,
+        crawl: &str,
+        urls: Vec<Discovered>,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.outbox.has_room(urls.len()) {
+            out.push(Effect::Saw(Sight::Sometimes("client_refused")));
+            return out.push(Effect::Refuse { ticket });
+        }
+        let (ring, alive) = (&self.ring, self.membership.alive());
+        let acting = |slot| ring.acting(slot, 1, alive).next();
+        if !self.outbox.add(now, crawl, None, urls, Ticket::Client(ticket), acting) {
+            out.push(Effect::Acknowledge { ticket }); // of nothing
+        }
+    }
+
+    fn send_parcel(&mut self, now: Micros, parcel: Parcel, out: &mut Vec<Effect>) {
+        let Some(to) = self.acting_owner(parcel.slot) else { return };
+        let op = Op { boot: self.rules.boot, number: parcel.number };
+        let Parcel { crawl, parent, urls, .. } = parcel;
+        self.send(now, to, Message::Discovered { op, crawl, parent, urls }, out);
+    }
+
+    /// Links came for a slot of ours, or of somebody for whom we act, or by mistake: it is all the same, they are kept.
+    pub(super) fn discovered(
+        &mut self,
+        from: NodeId,
+        op: Op,
+        crawl: String,
+        parent: Option<UrlId>,
+        urls: Vec<Discovered>,
+        out: &mut Vec<Effect>,
+    ) {
+        let under_way = self.admissions.values().any(|admission| admission.from == from && admission.op == op);
+        if under_way || self.admissions.len() >= ADMISSIONS_MAX {
+            return;
+        }
+        self.next_admission += 1;
+        self.admissions.insert(self.next_admission, Admission { from, op, left: None });
+        out.push(Effect::Admit { admit: self.next_admission, crawl, parent, urls });
+    }
+
+    pub(super) fn admitted(&mut self, now: Micros, admit: u64, copies: Vec<RecordCopy>, out: &mut Vec<Effect>) {
+        let mut by_slot: BTreeMap<Slot, Vec<RecordCopy>> = BTreeMap::new();
+        for copy in copies {
+            by_slot.entry(copy.slot()).or_default().push(copy);
+        }
+        let Some(admission) = self.admissions.get_mut(&admit) else { return };
+        let writes: usize = by_slot.values().map(|copies| copies.len().div_ceil(COPIES_MAX)).sum();
+        // One more than there are, so that it is not done before the last one began.
+        admission.left = Some(writes + 1);
+        for (slot, copies) in by_slot {
+            for copies in copies.chunks(COPIES_MAX) {
+                let urls = copies.iter().map(|copy| copy.key.id()).collect();
+                self.write(now, slot, copies.to_vec(), Purpose::Kept { admit, slot, urls }, out);
+            }
+        }
+        self.kept(now, admit, out);
+    }
+
+    /// One write of an admission is done; with the last, who sent the URLs is told.
+    fn kept(&mut self, now: Micros, admit: u64, out: &mut Vec<Effect>) {
+        let Some(admission) = self.admissions.get_mut(&admit) else { return };
+        let left = admission.left.unwrap_or(1).saturating_sub(1);
+        admission.left = Some(left);
+        if left == 0 {
+            let (to, op) = (admission.from, admission.op);
+            self.admissions.remove(&admit);
+            self.send(now, to, Message::DiscoveredDone { op }, out);
+        }
+    }
+
+    /// A parcel of ours is kept.
+    pub(super) fn links_kept(&mut self, now: Micros, number: u64, out: &mut Vec<Effect>) {
+        match self.outbox.done(number) {
+            Some(Ticket::Client(ticket)) => out.push(Effect::Acknowledge { ticket }),
+            Some(Ticket::Run(run)) => self.runs.links_kept(now, run),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The coordinator's part in leases: as a voter, as a holder, and what a slot that comes or goes means for the frontier.
+
+use std::collections::BTreeSet;
+
+use super::super::lease::{Extended, Seq};
+use super::super::message::{Message, Op};
+use super::super::mutant::planted;
+use super::super::slot_set::SlotSet;
+use super::{Coordinator, Effect, Sight};
+use crate::crawl::frontier;
+use crate::crawl::politeness::Micros;
+use crate::id::{NodeId, Slot};
+
+/// Peers asked for what they have of an acquired slot.
+const PULL_ASKED: usize = 8;
+
+impl Coordinator {
+    // As a voter.
+
+    pub(super) fn vote(&mut self, now: Micros, from: NodeId, seq: Seq, slots: &SlotSet, out: &mut Vec<Effect>) {
+        let Some(voter) = &mut self.voter else { return };
+        let vote = voter.request(now, from, seq, slots);
+        if vote.waits {
+            out.push(Effect::Saw(Sight::Sometimes("voter_waits_after_start")));
+        }
+        if vote.taken > 0 {
+            out.push(Effect::Saw(Sight::Sometimes("lease_refused_to_another")));
+        }
+        if !vote.granted.is_empty() {
+            let (slots, until) = (vote.granted.clone(), vote.until);
+            out.push(Effect::Saw(Sight::PromiseMade { slots, holder: from, until }));
+            self.send(now, from, Message::LeaseGrant { seq, slots: vote.granted }, out);
+        }
+    }
+
+    pub(super) fn given_back(&mut self, from: NodeId, seq: Seq, slots: &SlotSet, out: &mut Vec<Effect>) {
+        let Some(voter) = &mut self.voter else { return };
+        let dropped = voter.release(from, seq, slots);
+        if dropped != *slots {
+            out.push(Effect::Saw(Sight::Sometimes("late_release_ignored")));
+        }
+        if !dropped.is_empty() {
+            out.push(Effect::Saw(Sight::PromiseDropped { slots: dropped, holder: from }));
+        }
+    }
+
+    // As a holder.
+
+    /// Asks every voter for every slot that is ours, and lets go what no longer is.
+    pub(super) fn renew(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        self.last_renew = Some(now);
+        self.next_renew = now + self.rules.lease.renew_every();
+        let gone: Vec<Slot> = self.leased.iter().copied().filter(|slot| !self.owned.contains(*slot)).collect();
+        for slot in gone {
+            self.let_go(now, slot, out);
+        }
+        if planted!(self.rules.planted, NoLease) {
+            let until = now + self.rules.lease.duration;
+            let extended = self.owned.iter().map(|slot| (slot, !self.leased.contains(&slot)));
+            let extended: Vec<Extended> = extended.map(|(slot, acquired)| Extended { slot, until, acquired }).collect();
+            return self.extended(now, extended, out);
+        }
+        let mut wanted = self.owned.clone();
+        for slot in &self.parting {
+            wanted.remove(*slot);
+        }
+        if wanted.is_empty() {
+            return;
+        }
+        // The clock is read before anything is sent: that is what the lease counts from.
+        let seq = self.holder.ask(now);
+        for voter in self.rules.voters.clone() {
+            self.send(now, voter, Message::LeaseRequest { seq, slots: wanted.clone() }, out);
+        }
+    }
+
+    /// A slot is no longer ours on the ring: stop starting; when idle, release.
+    fn let_go(&mut self, now: Micros, slot: Slot, out: &mut Vec<Effect>) {
+        self.leased.remove(&slot);
+        self.repair.forget_pull(slot);
+        self.parting.insert(slot);
+        self.tell(frontier::Input::Unleased { slot }, out);
+        if planted!(self.rules.planted, ReleaseWhileBusy) {
+            self.idle(now, slot, out);
+        }
+    }
+
+    /// Nobody asks the hosts of the slot any more.
+    pub(super) fn idle(&mut self, now: Micros, slot: Slot, out: &mut Vec<Effect>) {
+        if !self.parting.remove(&slot) || self.holder.until(now, slot).is_none() {
+            return;
+        }
+        self.release(now, [slot].into_iter().collect(), out);
+    }
+
+    fn release(&mut self, now: Micros, slots: SlotSet, out: &mut Vec<Effect>) {
+        let seq = self.holder.release(&slots);
+        out.push(Effect::Saw(Sight::Sometimes("lease_released")));
+        for slot in slots.iter() {
+            out.push(Effect::Saw(Sight::LeaseLost { slot }));
+        }
+        for voter in self.rules.voters.clone() {
+            self.send(now, voter, Message::LeaseRelease { seq, slots: slots.clone() }, out);
+        }
+    }
+
+    pub(super) fn granted(&mut self, now: Micros, voter: NodeId, seq: Seq, slots: &SlotSet, out: &mut Vec<Effect>) {
+        let mut extended = Vec::new();
+        if self.holder.granted(now, voter, seq, slots, &mut extended) > 0 {
+            out.push(Effect::Saw(Sight::Sometimes("straggler_grant_ignored")));
+        }
+        self.extended(now, extended, out);
+    }
+
+    fn extended(&mut self, now: Micros, extended: Vec<Extended>, out: &mut Vec<Effect>) {
+        let (mut leased, mut acquired, mut unwanted) = (Vec::new(), SlotSet::default(), SlotSet::default());
+        for Extended { slot, until, acquired: first } in extended {
+            out.push(Effect::Saw(Sight::LeaseHeld { slot, until, acquired: first }));
+            if self.parting.contains(&slot) {
+                continue;
+            }
+            if !self.owned.contains(slot) {
+                unwanted.insert(slot);
+                continue;
+            }
+            leased.push((slot, until));
+            if self.leased.insert(slot) {
+                acquired.insert(slot);
+            }
+        }
+        if !unwanted.is_empty() {
+            // It came when it was no longer ours. If the frontier has it, it must be idle first.
+            let (told, untold): (Vec<Slot>, Vec<Slot>) = unwanted.iter().partition(|slot| self.leased.contains(slot));
+            told.into_iter().for_each(|slot| self.let_go(now, slot, out));
+            if !untold.is_empty() {
+                self.release(now, untold.into_iter().collect(), out);
+            }
+        }
+        if !leased.is_empty() {
+            self.tell(frontier::Input::Leased { slots: leased }, out);
+        }
+        if !acquired.is_empty() {
+            out.push(Effect::Saw(Sight::Sometimes("lease_acquired")));
+            self.begin_pull(now, acquired, out);
+        }
+    }
+
+    /// Asks the others what they know of slots that were acquired, before they are served.
+    fn begin_pull(&mut self, now: Micros, slots: SlotSet, out: &mut Vec<Effect>) {
+        self.next_pull += 1;
+        let op = Op { boot: self.rules.boot, number: self.next_pull };
+        self.repair.begin_pull(now, op.number, slots.clone());
+        let known = slots.iter().map(|slot| (slot, self.repair.digests.of(slot)));
+        let digests: Vec<(Slot, u64)> = known.filter(|(_, digest)| *digest != 0).collect();
+        // Whoever stands near these slots on the ring first; any living node may have stood in.
+        let mut asked: Vec<NodeId> = Vec::new();
+        let near = slots.iter().flat_map(|slot| self.ring.preference(slot).iter().take(PULL_ASKED));
+        let mut seen = BTreeSet::new();
+        for node in near.chain(self.membership.alive()) {
+            if *node != self.rules.me && self.membership.alive().contains(node) && seen.insert(*node) {
+                asked.push(*node);
+            }
+        }
+        asked.truncate(PULL_ASKED);
+        for to in asked {
+            self.send(now, to, Message::Pull { op, slots: slots.clone(), digests: digests.clone() }, out);
+        }
+    }
+
+    pub(super) fn expire_leases(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        for slot in self.holder.expire(now) {
+            out.push(Effect::Saw(Sight::LeaseLost { slot }));
+            out.push(Effect::Saw(Sight::Sometimes("lease_expired")));
+            self.parting.remove(&slot);
+            if self.leased.remove(&slot) {
+                self.repair.forget_pull(slot);
+                self.tell(frontier::Input::Unleased { slot }, out);
+            }
+        }
+    }
+
+    /// Slots whose pull has ended are served.
+    pub(super) fn serve_pulled(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        for (slots, cut_short) in self.repair.pulled(now) {
+            let name = if cut_short { "pull_cut_short" } else { "pulled_before_serving" };
+            out.push(Effect::Saw(Sight::Sometimes(name)));
+            for slot in slots.iter() {
+                if self.leased.contains(&slot) {
+                    self.tell(frontier::Input::Served { slot }, out);
+                }
+            }
+        }
+    }
+}

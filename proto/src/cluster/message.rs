@@ -1,0 +1,379 @@
+//! What nodes say to each other, one way each: a lost message is as good as a late one, and every request is repeated by who needs its
+//! answer. Every message has a bound, checked when it comes in; answers carry the number of what they answer, and the life
+//! in which it was asked.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::copy::{COPY_BYTES_MAX, RecordCopy};
+use super::lease::Seq;
+use super::slot_set::SlotSet;
+use crate::batch::{Discovered, Entry};
+use crate::crawl::outcome::Ending;
+use crate::crawl::politeness::Micros;
+use crate::id::{BatchId, NodeId, Slot, UrlId};
+use crate::key::crawl_name_is_valid;
+
+/// Records in one message.
+pub const COPIES_MAX: usize = 256;
+/// Bytes of the records of one message, about; a single record may be longer.
+pub const COPIES_BYTES_MAX: usize = 256 << 10;
+/// Discovered URLs in one message.
+pub const DISCOVERED_MAX: usize = 256;
+/// URLs of one batch.
+pub const BATCH_MAX: usize = 64;
+/// Digests in one message: one of every slot.
+pub const DIGESTS_MAX: usize = crate::id::SLOTS as usize;
+/// Bytes of a packet of the membership protocol.
+pub const SWIM_BYTES_MAX: usize = 1_400;
+
+/// A message and who says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Letter {
+    /// The cluster it is meant for.
+    pub cluster: u64,
+    /// Who sends it.
+    pub from: NodeId,
+    /// In which life.
+    pub boot: u32,
+    /// What the sender's clock showed: a deadline that is sent to it later is given on that clock.
+    pub clock: Micros,
+    /// What it says.
+    pub message: Message,
+}
+
+/// Numbers a request within a life of who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Op {
+    /// The life.
+    pub boot: u32,
+    /// Counts within that life.
+    pub number: u64,
+}
+
+/// How far a fetch has come, where it was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Stage {
+    /// The host was asked, and the content is stored.
+    Crawled,
+    /// Nothing is left to do: the links of the page are kept by their owners, or there was none.
+    Processed,
+}
+
+/// One URL of a batch, as the executor needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Errand {
+    /// Names it to the sender of the batch.
+    pub flight: u64,
+    /// What to fetch.
+    pub entry: Entry,
+    /// How deep it lies.
+    pub depth: u16,
+}
+
+/// A batch on its way to who fetches it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commission {
+    /// Names it.
+    pub batch: BatchId,
+    /// The slot of all its URLs.
+    pub slot: Slot,
+    /// Their crawl.
+    pub crawl: String,
+    /// The life of the executor for which it is meant.
+    pub executor_boot: u32,
+    /// Everything is over by then, on the executor's clock.
+    pub until: Micros,
+    /// What to fetch.
+    pub errands: Vec<Errand>,
+}
+
+/// What nodes say.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// A packet of the membership protocol.
+    Swim(Vec<u8>),
+    /// Asks a voter for slots.
+    LeaseRequest {
+        /// Numbers the request.
+        seq: Seq,
+        /// Which.
+        slots: SlotSet,
+    },
+    /// A voter promises slots.
+    LeaseGrant {
+        /// The request.
+        seq: Seq,
+        /// Which.
+        slots: SlotSet,
+    },
+    /// Gives slots back to a voter.
+    LeaseRelease {
+        /// Numbers the release.
+        seq: Seq,
+        /// Which.
+        slots: SlotSet,
+    },
+    /// Records to be kept.
+    Put {
+        /// Names the write.
+        op: Op,
+        /// The records.
+        copies: Vec<RecordCopy>,
+    },
+    /// The records of a write are fsynced.
+    PutDone {
+        /// The write.
+        op: Op,
+    },
+    /// Digests of slots, to be compared.
+    Digests {
+        /// Slot and digest.
+        slots: Vec<(Slot, u64)>,
+        /// The sender will drop what all owners have: it must be told of equality too.
+        parting: bool,
+    },
+    /// These slots have the same digest here.
+    Same {
+        /// Slot and digest.
+        slots: Vec<(Slot, u64)>,
+    },
+    /// The digests of a slot's ranges, because that of the slot differed.
+    Ranges {
+        /// The slot.
+        slot: Slot,
+        /// Range and digest of what is not empty.
+        ranges: Vec<(u8, u64)>,
+    },
+    /// Asks for the records of ranges.
+    Want {
+        /// The slot.
+        slot: Slot,
+        /// Which ranges.
+        ranges: Vec<u8>,
+    },
+    /// Records that the receiver seems to lack.
+    Records {
+        /// The records.
+        copies: Vec<RecordCopy>,
+    },
+    /// Asks for everything of slots that the sender does not have.
+    Pull {
+        /// Names it.
+        op: Op,
+        /// Which slots.
+        slots: SlotSet,
+        /// What the sender has: digests of what is not empty.
+        digests: Vec<(Slot, u64)>,
+    },
+    /// A part of the answer to a pull.
+    Pulled {
+        /// The pull.
+        op: Op,
+        /// Counts the parts from 0.
+        part: u32,
+        /// There are no more.
+        last: bool,
+        /// The records.
+        copies: Vec<RecordCopy>,
+    },
+    /// A batch to be fetched.
+    Run(Commission),
+    /// The batch is being fetched.
+    RunTaken {
+        /// Which.
+        batch: BatchId,
+    },
+    /// The batch is refused, and nothing of it was or will be fetched.
+    Busy {
+        /// Which.
+        batch: BatchId,
+    },
+    /// What became of a URL of a batch.
+    Report {
+        /// The batch.
+        batch: BatchId,
+        /// The URL.
+        flight: u64,
+        /// How far it has come.
+        stage: Stage,
+        /// How the fetch ended.
+        ending: Ending,
+    },
+    /// A report has been taken in.
+    ReportDone {
+        /// The batch.
+        batch: BatchId,
+        /// The URL.
+        flight: u64,
+        /// How far it had come.
+        stage: Stage,
+    },
+    /// Links for the owner of their domains.
+    Discovered {
+        /// Names it.
+        op: Op,
+        /// Their crawl.
+        crawl: String,
+        /// The page that names them.
+        parent: Option<UrlId>,
+        /// The links.
+        urls: Vec<Discovered>,
+    },
+    /// The links are kept.
+    DiscoveredDone {
+        /// Which.
+        op: Op,
+    },
+    /// Nodes that gave their place on the ring up, for those who were not there to hear it.
+    Departed {
+        /// Which, and in which life.
+        nodes: Vec<(NodeId, u32)>,
+    },
+    /// A later life of the receiver is known to the sender: whatever it is, it is not the living one.
+    Outdated {
+        /// The later life.
+        boot: u32,
+    },
+}
+
+impl Message {
+    /// Name for metrics and traces.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Message::Swim(_) => "swim",
+            Message::LeaseRequest { .. } => "lease_request",
+            Message::LeaseGrant { .. } => "lease_grant",
+            Message::LeaseRelease { .. } => "lease_release",
+            Message::Put { .. } => "put",
+            Message::PutDone { .. } => "put_done",
+            Message::Digests { .. } => "digests",
+            Message::Same { .. } => "same",
+            Message::Ranges { .. } => "ranges",
+            Message::Want { .. } => "want",
+            Message::Records { .. } => "records",
+            Message::Pull { .. } => "pull",
+            Message::Pulled { .. } => "pulled",
+            Message::Run(_) => "run",
+            Message::RunTaken { .. } => "run_taken",
+            Message::Busy { .. } => "busy",
+            Message::Report { .. } => "report",
+            Message::ReportDone { .. } => "report_done",
+            Message::Discovered { .. } => "discovered",
+            Message::DiscoveredDone { .. } => "discovered_done",
+            Message::Departed { .. } => "departed",
+            Message::Outdated { .. } => "outdated",
+        }
+    }
+
+    /// Says what is wrong with a message that came in, if something is: a peer may be broken or hostile.
+    pub fn defect(&self) -> Option<&'static str> {
+        let copies_bad = |copies: &[RecordCopy]| {
+            copies.len() > COPIES_MAX || copies.iter().any(|copy| copy.body.0.len() > COPY_BYTES_MAX)
+        };
+        let bad = match self {
+            Message::Swim(bytes) => bytes.len() > SWIM_BYTES_MAX,
+            Message::Put { copies, .. } => {
+                copies_bad(copies) || copies.windows(2).any(|two| two[0].slot() != two[1].slot())
+            }
+            Message::Records { copies } | Message::Pulled { copies, .. } => copies_bad(copies),
+            Message::Digests { slots, .. } | Message::Same { slots } => slots.len() > DIGESTS_MAX,
+            Message::Ranges { ranges, .. } => ranges.len() > 256,
+            Message::Departed { nodes } => nodes.len() > DIGESTS_MAX,
+            Message::Want { ranges, .. } => ranges.len() > 256,
+            Message::Pull { digests, .. } => digests.len() > DIGESTS_MAX,
+            Message::Run(commission) => {
+                let wrong = |errand: &Errand| Slot::of_domain(errand.entry.url.domain()) != commission.slot;
+                commission.errands.len() > BATCH_MAX
+                    || !crawl_name_is_valid(&commission.crawl)
+                    || commission.errands.iter().any(wrong)
+            }
+            Message::Discovered { crawl, urls, .. } => urls.len() > DISCOVERED_MAX || !crawl_name_is_valid(crawl),
+            _ => false,
+        };
+        bad.then(|| self.name())
+    }
+}
+
+/// Ids and counts, never bodies.
+impl fmt::Debug for Message {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Message::Swim(bytes) => write!(out, "swim {} bytes", bytes.len()),
+            Message::LeaseRequest { seq, slots } => write!(out, "lease_request {}.{} {slots:?}", seq.boot, seq.counter),
+            Message::LeaseGrant { seq, slots } => write!(out, "lease_grant {}.{} {slots:?}", seq.boot, seq.counter),
+            Message::LeaseRelease { seq, slots } => write!(out, "lease_release {}.{} {slots:?}", seq.boot, seq.counter),
+            Message::Put { op, copies } => write!(out, "put {} {copies:?}", op.number),
+            Message::PutDone { op } => write!(out, "put_done {}", op.number),
+            Message::Digests { slots, parting } => write!(out, "digests of {} slots parting={parting}", slots.len()),
+            Message::Same { slots } => write!(out, "same {} slots", slots.len()),
+            Message::Ranges { slot, ranges } => write!(out, "ranges {} {}", slot.0, ranges.len()),
+            Message::Want { slot, ranges } => write!(out, "want {} {}", slot.0, ranges.len()),
+            Message::Records { copies } => write!(out, "records {copies:?}"),
+            Message::Pull { op, slots, .. } => write!(out, "pull {} {slots:?}", op.number),
+            Message::Pulled { op, part, last, copies } => {
+                write!(out, "pulled {} part {part} last={last} {} copies", op.number, copies.len())
+            }
+            Message::Run(commission) => {
+                let flights: Vec<u64> = commission.errands.iter().map(|errand| errand.flight).collect();
+                write!(out, "run {} {flights:?}", commission.batch)
+            }
+            Message::RunTaken { batch } => write!(out, "run_taken {batch}"),
+            Message::Busy { batch } => write!(out, "busy {batch}"),
+            Message::Report { batch, flight, stage, .. } => write!(out, "report {batch} {flight} {stage:?}"),
+            Message::ReportDone { batch, flight, stage } => write!(out, "report_done {batch} {flight} {stage:?}"),
+            Message::Discovered { op, urls, .. } => write!(out, "discovered {} {} urls", op.number, urls.len()),
+            Message::DiscoveredDone { op } => write!(out, "discovered_done {}", op.number),
+            Message::Departed { nodes } => write!(out, "departed {nodes:?}"),
+            Message::Outdated { boot } => write!(out, "outdated {boot}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::copy::tests::copy;
+    use super::*;
+    use crate::record::Progress;
+    use crate::wire;
+
+    fn letter(message: Message) -> Letter {
+        Letter { cluster: 7, from: NodeId(1), boot: 3, clock: 99, message }
+    }
+
+    #[test]
+    fn letters_cross_the_wire() {
+        let op = Op { boot: 3, number: 8 };
+        let copies = vec![copy("http://a.example/", Progress::new(NodeId(1)))];
+        let ending = Ending::Failed(crate::crawl::retry::Failure::Timeout, None, Some(3));
+        let batch = BatchId { node: NodeId(1), boot: 3, number: 4 };
+        let url = crate::url::CanonicalUrl::parse("http://a.example/x", &Default::default()).unwrap();
+        let urls = vec![Discovered { url, kind: crate::batch::EntryKind::Page, depth: 1, priority: 5, redirects: 0 }];
+        for message in [
+            Message::Swim(vec![1, 2, 3]),
+            Message::LeaseRequest { seq: Seq { boot: 1, counter: 2 }, slots: [Slot(5)].into_iter().collect() },
+            Message::Put { op, copies: copies.clone() },
+            Message::Pulled { op, part: 1, last: true, copies },
+            Message::Report { batch, flight: 9, stage: Stage::Processed, ending },
+            Message::Discovered { op, crawl: "DEFAULT".into(), parent: None, urls },
+            Message::Outdated { boot: 4 },
+        ] {
+            let bytes = wire::seal(7, &letter(message.clone())).unwrap();
+            assert_eq!(wire::unseal::<Letter>(7, &bytes).unwrap(), letter(message.clone()));
+            assert_eq!(message.defect(), None);
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_a_defect() {
+        let copies = vec![copy("http://a.example/", Progress::new(NodeId(1))); COPIES_MAX + 1];
+        assert!(Message::Records { copies }.defect().is_some());
+        assert!(Message::Swim(vec![0; SWIM_BYTES_MAX + 1]).defect().is_some());
+        let one = copy("http://a.example/", Progress::new(NodeId(1)));
+        let other = copy("http://b.example/", Progress::new(NodeId(1)));
+        assert_ne!(one.slot(), other.slot());
+        let op = Op { boot: 1, number: 1 };
+        assert!(Message::Put { op, copies: vec![one, other] }.defect().is_some(), "a write is of one slot");
+    }
+}

@@ -1,0 +1,129 @@
+//! Planted defects: each breaks one rule of the protocol on purpose, so that the simulator can prove it would notice.
+//!
+//! They exist only with the feature `mutants`, which no product build enables. Without it a [`Planted`] is empty, and
+//! every question whether a defect is planted is the constant `false`.
+
+/// Which defect a core carries, if any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planted {
+    #[cfg(feature = "mutants")]
+    mutant: Option<Mutant>,
+}
+
+#[cfg(feature = "mutants")]
+impl Planted {
+    /// Plants `mutant`.
+    pub const fn new(mutant: Mutant) -> Planted {
+        Planted { mutant: Some(mutant) }
+    }
+
+    /// Says whether it is this one.
+    pub fn is(self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+}
+
+/// Says whether the named defect is planted; `false` in the product, at compile time.
+macro_rules! planted {
+    ($planted:expr, $name:ident) => {{
+        #[cfg(feature = "mutants")]
+        let planted = $planted.is($crate::cluster::mutant::Mutant::$name);
+        #[cfg(not(feature = "mutants"))]
+        let planted = {
+            let _ = &$planted;
+            false
+        };
+        planted
+    }};
+}
+pub(crate) use planted;
+
+#[cfg(feature = "mutants")]
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
+        /// A rule that is broken on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Mutant {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &'static [Mutant] = &[$(Mutant::$name,)*];
+
+            /// Name as people write it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Mutant::$name => $text,)*
+                }
+            }
+
+            /// The one with this name.
+            pub fn named(name: &str) -> Option<Mutant> {
+                Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name)
+            }
+        }
+    };
+}
+
+#[cfg(feature = "mutants")]
+mutants! {
+    /// The holder counts its lease from the answer, in full: no allowance for flight time and drift.
+    LeaseFromAnswer => "lease_from_answer",
+    /// A voter grants as soon as it starts, having forgotten what it promised.
+    VoterForgets => "voter_forgets",
+    /// A voter promises a slot that another holder's promise still covers.
+    DoublePromise => "double_promise",
+    /// One voter is enough.
+    MinorityIsEnough => "minority_is_enough",
+    /// The holder accepts grants that answer requests older than its own release.
+    StragglerGrant => "straggler_grant",
+    /// A release drops the promise whatever its number.
+    ReleaseOutOfOrder => "release_out_of_order",
+    /// A slot is released while requests to its hosts are under way.
+    ReleaseWhileBusy => "release_while_busy",
+    /// The ring's owner fetches without a lease.
+    NoLease => "no_lease",
+    /// A new holder asks the hosts at once.
+    NoQuarantine => "no_quarantine",
+    /// A fetch may start that ends after the lease.
+    LeaseEndIgnored => "lease_end_ignored",
+    /// The delay is kept without the allowance for drift.
+    DelayWithoutDrift => "delay_without_drift",
+    /// The executor fetches for as long as it likes.
+    DeadlineIgnored => "deadline_ignored",
+    /// The deadline is sent as the sender's own clock shows it.
+    DeadlineOnWrongClock => "deadline_on_wrong_clock",
+    /// A batch that nobody answered is given to another node at once.
+    ImpatientReroute => "impatient_reroute",
+    /// A replica acknowledges before its disk has the record.
+    AcknowledgeBeforeFsync => "acknowledge_before_fsync",
+    /// One copy is enough.
+    OneCopyIsEnough => "one_copy_is_enough",
+    /// The last write wins.
+    LastWriteWins => "last_write_wins",
+    /// Replicas never compare what they have.
+    NoRepair => "no_repair",
+    /// Repair only looks at the digest's upper level, and sends nothing.
+    RepairStopsAtDigest => "repair_stops_at_digest",
+    /// Data of a slot that moved is dropped without asking its owners.
+    DropUnasked => "drop_unasked",
+    /// Data is dropped when one owner has it.
+    DropAfterOne => "drop_after_one",
+    /// A lost batch is forgotten.
+    LostBatchForgotten => "lost_batch_forgotten",
+    /// Links are sent once and never again.
+    LinksSentOnce => "links_sent_once",
+    /// A page is PROCESSED before its links are kept.
+    ProcessedBeforeLinks => "processed_before_links",
+    /// Batches go to any node, whatever its load.
+    LoadIgnored => "load_ignored",
+    /// Messages of former lives count.
+    FormerLivesCount => "former_lives_count",
+    /// A node that is alone waits for others to find it.
+    NoReannounce => "no_reannounce",
+    /// A disabled robots.txt check.
+    RobotsIgnored => "robots_ignored",
+    /// The queue of discovered links has no bound.
+    UnboundedOutbox => "unbounded_outbox",
+}

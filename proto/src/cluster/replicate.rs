@@ -1,0 +1,299 @@
+//! Writes to the replicas of a slot: acknowledged when W of them have it fsynced, repeated to those that are silent.
+//!
+//! Copies are lattice values, so a write may arrive twice, late or after a later one. A write that reached W copies and still
+//! misses a replica is repeated a few times and then left to repair. A write that has not reached W by its deadline has
+//! *failed*: it may be on some disks, and whoever asked for it is told nothing, or told so, as its purpose wants.
+//! Bound: `writes_max` writes at once; more are refused, and who asked tries again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::copy::RecordCopy;
+use super::mutant::{Planted, planted};
+use crate::crawl::politeness::{Micros, SECOND};
+use crate::id::{NodeId, Slot};
+
+/// Numbers and times of replication.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteRules {
+    /// R: copies of every record.
+    pub replicas: usize,
+    /// W: copies that are fsynced before a write counts.
+    pub quorum: usize,
+    /// Silence after which a write is repeated; grows with each repetition.
+    pub retry_after: Micros,
+    /// Repetitions after W copies exist.
+    pub retries_max: u32,
+    /// A write that is not done by then has failed.
+    pub deadline: Micros,
+    /// Writes at once.
+    pub writes_max: usize,
+}
+
+impl Default for WriteRules {
+    fn default() -> Self {
+        WriteRules {
+            replicas: 3,
+            quorum: 2,
+            retry_after: SECOND,
+            retries_max: 4,
+            deadline: 15 * SECOND,
+            writes_max: 4_096,
+        }
+    }
+}
+
+/// A write under way, and what for.
+pub struct Write<P> {
+    /// The slot of its copies.
+    pub slot: Slot,
+    /// What is written.
+    pub copies: Vec<RecordCopy>,
+    targets: BTreeSet<NodeId>,
+    acknowledged: BTreeSet<NodeId>,
+    quorum: usize,
+    purpose: Option<P>,
+    tries: u32,
+    next_try: Micros,
+    deadline: Micros,
+}
+
+/// A write that is to be sent, again or for the first time.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// Names the write.
+    pub number: u64,
+    /// Who has not acknowledged it.
+    pub to: Vec<NodeId>,
+    /// What.
+    pub copies: Vec<RecordCopy>,
+}
+
+/// All writes of a node.
+pub struct Writes<P> {
+    rules: WriteRules,
+    planted: Planted,
+    next: u64,
+    writes: BTreeMap<u64, Write<P>>,
+    wakes: BTreeSet<(Micros, u64)>,
+}
+
+impl<P> Writes<P> {
+    /// None yet.
+    pub fn new(rules: WriteRules, planted: Planted) -> Writes<P> {
+        Writes { rules, planted, next: 0, writes: BTreeMap::new(), wakes: BTreeSet::new() }
+    }
+
+    /// Begins a write to `targets`, of a cluster with `members` places. Gives the purpose back at the bound.
+    pub fn begin(
+        &mut self,
+        now: Micros,
+        slot: Slot,
+        copies: Vec<RecordCopy>,
+        targets: BTreeSet<NodeId>,
+        members: usize,
+        purpose: P,
+    ) -> Result<Sending, P> {
+        if self.writes.len() >= self.rules.writes_max {
+            return Err(purpose);
+        }
+        self.next += 1;
+        let quorum = if planted!(self.planted, OneCopyIsEnough) { 1 } else { self.rules.quorum.min(members.max(1)) };
+        let next_try = now + self.rules.retry_after;
+        let write = Write {
+            slot,
+            copies: copies.clone(),
+            targets: targets.clone(),
+            acknowledged: BTreeSet::new(),
+            quorum,
+            purpose: Some(purpose),
+            tries: 0,
+            next_try,
+            deadline: now + self.rules.deadline,
+        };
+        self.wakes.insert((next_try, self.next));
+        self.writes.insert(self.next, write);
+        Ok(Sending { number: self.next, to: targets.into_iter().collect(), copies })
+    }
+
+    /// A node has the write fsynced. Returns its purpose when that makes W.
+    pub fn acknowledged(&mut self, number: u64, by: NodeId) -> Option<P> {
+        let write = self.writes.get_mut(&number)?;
+        if !write.targets.contains(&by) {
+            return None;
+        }
+        write.acknowledged.insert(by);
+        let enough = write.acknowledged.len() >= write.quorum;
+        let purpose = if enough { write.purpose.take() } else { None };
+        if enough && write.acknowledged.is_superset(&write.targets) {
+            self.remove(number);
+        }
+        purpose
+    }
+
+    /// Our own disk refused the write; the others may still make W.
+    pub fn refused(&mut self, number: u64, by: NodeId) {
+        if let Some(write) = self.writes.get_mut(&number) {
+            write.targets.remove(&by);
+        }
+    }
+
+    /// Repeats what is due, to the nodes that `acting` names for its slot now, and gives up what has failed.
+    pub fn due(&mut self, now: Micros, acting: impl Fn(Slot) -> BTreeSet<NodeId>) -> (Vec<Sending>, Vec<P>) {
+        let (mut sendings, mut failed) = (Vec::new(), Vec::new());
+        while let Some(&(at, number)) = self.wakes.first()
+            && at <= now
+        {
+            self.wakes.remove(&(at, number));
+            let rules = self.rules;
+            let write = self.writes.get_mut(&number).expect("every wake has its write");
+            let settled = write.purpose.is_none();
+            if now >= write.deadline || (settled && write.tries >= rules.retries_max) {
+                let write = self.writes.remove(&number).expect("just looked up");
+                failed.extend(write.purpose);
+                continue;
+            }
+            write.tries += 1;
+            write.next_try = now + rules.retry_after * u64::from(write.tries.min(4) + 1);
+            // A replica that died is replaced by the next one; what it misses, repair brings when it is back.
+            let acting = acting(write.slot);
+            if !settled {
+                write.targets.extend(acting.iter().copied());
+            }
+            let silent = |node: &&NodeId| acting.contains(node) && !write.acknowledged.contains(node);
+            let to: Vec<NodeId> = write.targets.iter().filter(silent).copied().collect();
+            self.wakes.insert((write.next_try, number));
+            if !to.is_empty() {
+                sendings.push(Sending { number, to, copies: write.copies.clone() });
+            }
+        }
+        (sendings, failed)
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some(write) = self.writes.remove(&number) {
+            self.wakes.remove(&(write.next_try, number));
+        }
+    }
+
+    /// Whether a write of this slot is under way.
+    pub fn touches(&self, slot: Slot) -> bool {
+        self.writes.values().any(|write| write.slot == slot)
+    }
+
+    /// Writes under way.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// When to look again.
+    pub fn next_wake(&self) -> Option<Micros> {
+        self.wakes.first().map(|(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::copy::tests::copy;
+    use super::*;
+    use crate::record::Progress;
+    use proptest::prelude::*;
+
+    fn nodes(numbers: &[u64]) -> BTreeSet<NodeId> {
+        numbers.iter().map(|number| NodeId(*number)).collect()
+    }
+
+    fn one() -> Vec<RecordCopy> {
+        vec![copy("http://a.example/", Progress::new(NodeId(1)))]
+    }
+
+    fn begin(writes: &mut Writes<&'static str>, now: Micros) -> u64 {
+        writes.begin(now, Slot(1), one(), nodes(&[1, 2, 3]), 5, "purpose").ok().unwrap().number
+    }
+
+    #[test]
+    fn a_write_counts_at_w_copies_and_only_once() {
+        let mut writes = Writes::new(WriteRules::default(), Planted::default());
+        let number = begin(&mut writes, 0);
+        assert_eq!(writes.acknowledged(number, NodeId(1)), None);
+        assert_eq!(writes.acknowledged(number, NodeId(1)), None, "the same node twice is one copy");
+        assert_eq!(writes.acknowledged(number, NodeId(9)), None, "who was not asked has no say");
+        assert_eq!(writes.acknowledged(number, NodeId(2)), Some("purpose"));
+        assert_eq!(writes.acknowledged(number, NodeId(3)), None);
+        assert!(writes.is_empty());
+    }
+
+    #[test]
+    fn the_silent_are_asked_again_and_the_dead_replaced() {
+        let mut writes = Writes::new(WriteRules::default(), Planted::default());
+        let number = begin(&mut writes, 0);
+        writes.acknowledged(number, NodeId(1));
+        let (sendings, failed) = writes.due(SECOND, |_| nodes(&[1, 3, 4]));
+        assert!(failed.is_empty());
+        assert_eq!(sendings[0].to, [NodeId(3), NodeId(4)]);
+        assert_eq!(writes.acknowledged(number, NodeId(4)), Some("purpose"));
+    }
+
+    #[test]
+    fn a_write_without_w_copies_fails_at_its_deadline() {
+        let mut writes = Writes::new(WriteRules::default(), Planted::default());
+        let number = begin(&mut writes, 0);
+        writes.acknowledged(number, NodeId(1));
+        let (mut now, mut failed) = (0, Vec::new());
+        while failed.is_empty() {
+            now = writes.next_wake().unwrap();
+            failed = writes.due(now, |_| nodes(&[1])).1;
+        }
+        assert_eq!(failed, ["purpose"]);
+        assert!(now >= 15 * SECOND && writes.is_empty());
+        assert_eq!(writes.acknowledged(number, NodeId(2)), None, "too late");
+    }
+
+    #[test]
+    fn a_write_that_counts_is_left_to_repair_after_a_few_tries() {
+        let mut writes = Writes::new(WriteRules::default(), Planted::default());
+        let number = begin(&mut writes, 0);
+        writes.acknowledged(number, NodeId(1));
+        writes.acknowledged(number, NodeId(2));
+        let mut sent = 0;
+        while let Some(now) = writes.next_wake() {
+            let (sendings, failed) = writes.due(now, |_| nodes(&[1, 2, 3]));
+            assert!(failed.is_empty());
+            sent += sendings.len();
+        }
+        assert_eq!(sent, 4);
+    }
+
+    #[test]
+    fn there_is_a_bound() {
+        let rules = WriteRules { writes_max: 1, ..WriteRules::default() };
+        let mut writes = Writes::new(rules, Planted::default());
+        begin(&mut writes, 0);
+        assert!(writes.begin(0, Slot(1), one(), nodes(&[1]), 5, "refused").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn it_counts_exactly_when_w_asked_nodes_have_it(by in proptest::collection::vec(0..5u64, 0..12), quorum in 1..4usize) {
+            let rules = WriteRules { quorum, ..WriteRules::default() };
+            let mut writes = Writes::new(rules, Planted::default());
+            let number = begin(&mut writes, 0);
+            let mut have = BTreeSet::new();
+            let mut counted = 0;
+            for node in by {
+                let before = have.len();
+                if (1..4).contains(&node) {
+                    have.insert(node);
+                }
+                let told = writes.acknowledged(number, NodeId(node)).is_some();
+                prop_assert_eq!(told, before < quorum && have.len() == quorum);
+                counted += usize::from(told);
+            }
+            prop_assert_eq!(counted, usize::from(have.len() >= quorum));
+        }
+    }
+}

@@ -1,0 +1,846 @@
+//! One node of the pure layer: coordinator, frontier, storage, clock and disk, and how the effects of the two cores become what happens.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use proto::batch::{Discovered, EntryKind, Pick};
+use proto::cluster::coordinator::{self, ClusterRules, Coordinator, Effect, Sight};
+use proto::cluster::copy::RecordCopy;
+use proto::cluster::lease::{Grants, LeaseRules, Leases};
+use proto::cluster::membership::{MembershipRules, next_bump};
+use proto::cluster::message::{Errand, Stage};
+use proto::cluster::propagate::{PropagateRules, RunId};
+use proto::cluster::repair::Changed;
+use proto::cluster::replicate::WriteRules;
+use proto::crawl::filter::{Filter, FilterRules, Scope};
+use proto::crawl::frontier::{self, Frontier, FrontierRules, Now, RobotsFetch, Why};
+use proto::crawl::outcome::{Ending, OutcomeRules};
+use proto::crawl::politeness::{Micros, PaceRules};
+use proto::crawl::retry::{Failure, RetryRules};
+use proto::id::{NodeId, Slot};
+use proto::key::{DEFAULT_CRAWL, UrlKey};
+use proto::record::Findings;
+use proto::url::{CanonicalUrl, UrlRules};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use super::storage::{Records, Storage, What};
+use super::{Happening, World, ids};
+use crate::world::clock::Clock;
+use crate::world::disk::{Disk, Sync, Synced};
+use crate::world::origins::{Outcome, Reply};
+use crate::world::plan::{Fault, LoadTrouble, MILLISECOND, Plan, SECOND};
+use crate::world::random::{For, Random};
+use crate::world::trace::{Event, FetchEnd, FetchKind, Host, LoadsKnown};
+
+/// Names the simulated cluster.
+pub(super) const CLUSTER: u64 = 0x6f72_6277;
+/// How often a node looks after itself, on its own clock.
+const HOUSEKEEPING: Micros = 500 * MILLISECOND;
+/// How often it measures its load, in times of housekeeping.
+const LOAD_EVERY: u64 = 4;
+/// Redirects followed in a row.
+const REDIRECTS_MAX: u8 = 5;
+/// Bytes of a page that are read.
+const PAGE_BYTES_MAX: u64 = 2 << 20;
+/// Bytes of a robots.txt that are read.
+const ROBOTS_BYTES_MAX: usize = 500 << 10;
+
+/// What a fetch is for.
+pub(super) struct Fetching {
+    what: Purpose,
+    host: Option<Host>,
+}
+
+enum Purpose {
+    Page(RunId, Box<Errand>),
+    Robots(u64),
+}
+
+impl Fetching {
+    fn page(run: RunId, errand: Errand) -> Fetching {
+        Fetching { what: Purpose::Page(run, Box::new(errand)), host: None }
+    }
+
+    fn robots(flight: u64) -> Fetching {
+        Fetching { what: Purpose::Robots(flight), host: None }
+    }
+
+    pub(super) fn kind_and_round(&self) -> (FetchKind, u32) {
+        match &self.what {
+            Purpose::Page(_, errand) => (FetchKind::Page, errand.entry.progress.round),
+            Purpose::Robots(_) => (FetchKind::Robots, 0),
+        }
+    }
+
+    pub(super) fn at_host(self, host: Host) -> Fetching {
+        Fetching { host: Some(host), ..self }
+    }
+}
+
+/// The cores and their storage: what a crash takes away.
+struct Machine {
+    coordinator: Coordinator,
+    frontier: Frontier,
+    storage: Storage,
+    outcome: OutcomeRules,
+    fetch_timeout: Micros,
+    /// Hashes of what is on disk, by which digests follow its changes.
+    hashes: BTreeMap<UrlKey, u64>,
+    /// Writes that are not known to be on disk.
+    pending: VecDeque<(u64, What)>,
+    written: u64,
+    syncing: bool,
+    /// Flights of the frontier, by the record they are of.
+    flights: BTreeMap<u64, UrlKey>,
+    ticks: u64,
+}
+
+/// A node.
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    /// Counts its lives.
+    pub(super) life: u32,
+    /// The numbers of its lives as the others know them.
+    pub(super) boots: Vec<u32>,
+    pub(super) clock: Clock,
+    pub(super) disk: Disk<Records>,
+    pub(super) fetches: BTreeMap<u64, Fetching>,
+    pub(super) paused_until: Micros,
+    /// A slow actor: until when, and how long each message takes.
+    pub(super) slow: (Micros, Micros),
+    works_until: Micros,
+    pub(super) left: bool,
+    leaving: bool,
+    /// A life that others know of: the next one must be later.
+    outdated: Option<u32>,
+    machine: Option<Machine>,
+    wakes_at: Micros,
+}
+
+impl Node {
+    pub(super) fn new(plan: &Plan, id: NodeId) -> Node {
+        Node {
+            id,
+            life: 0,
+            boots: Vec::new(),
+            clock: Clock::new(plan, id),
+            disk: Disk::new(plan, id),
+            fetches: BTreeMap::new(),
+            paused_until: 0,
+            slow: (0, 0),
+            works_until: 0,
+            left: false,
+            leaving: false,
+            outdated: None,
+            machine: None,
+            wakes_at: Micros::MAX,
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    pub(super) fn takes_clients(&self) -> bool {
+        self.is_up() && !self.left && !self.leaving
+    }
+
+    /// When the node comes to what happens at `at`, if not at once.
+    pub(super) fn busy_until(&mut self, at: Micros, takes_time: bool) -> Option<Micros> {
+        if self.paused_until > at {
+            return Some(self.paused_until);
+        }
+        if !takes_time || self.slow.0 <= at {
+            return None;
+        }
+        if self.works_until > at {
+            return Some(self.works_until);
+        }
+        self.works_until = at + self.slow.1;
+        None
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// The process ends; everything in memory is gone.
+    pub(super) fn stop(&mut self) {
+        self.machine = None;
+        self.fetches.clear();
+        self.life += 1;
+        (self.paused_until, self.slow, self.wakes_at) = (0, (0, 0), Micros::MAX);
+    }
+
+    fn now(&self, at: Micros) -> Now {
+        Now { mono: self.clock.local(at), unix_ms: self.clock.unix_ms(at) }
+    }
+}
+
+fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robots: bool, drift: bool) -> FrontierRules {
+    let fetch_timeout = lease.at_least(plan.cluster.fetch_timeout_ms * MILLISECOND);
+    FrontierRules {
+        queues_max: 64,
+        window_max: 8,
+        flights_max: 64,
+        // Writing the outcome may take as long as writes take; then it is lost.
+        flight_timeout: fetch_timeout + 10 * SECOND,
+        fetch_timeout,
+        robots_ttl_ms: 60_000,
+        address_ttl: 3_600 * SECOND,
+        obey_robots,
+        read_sitemaps: false,
+        pace_addresses: false,
+        robots_bytes_max: 64 << 20,
+        product_token: "orbweaver".into(),
+        pace: PaceRules {
+            delay_ms: plan.cluster.crawl_delay_ms,
+            crawl_delay_max_ms: 10_000,
+            slow_down_min_ms: 400,
+            slow_down_max_ms: 5_000,
+            failures_max: 4,
+            leave_min_ms: 1_000,
+            leave_max_ms: 4_000,
+            drift_ppm: if drift { plan.cluster.drift_ppm as u32 } else { 0 },
+        },
+        retry,
+        urls: UrlRules::default(),
+        pages_max: None,
+    }
+}
+
+/// The longest delay that any host asks for: what an unknown host is left alone after its slot changed hands.
+fn quarantine_ms(plan: &Plan) -> u64 {
+    let declared = plan.web.crawl_delay_ms.max(plan.web.long_crawl_delay_ms);
+    plan.cluster.crawl_delay_ms.max(u64::from(declared))
+}
+
+impl World<'_> {
+    /// A node begins a life, if its disk lets it write down which one.
+    pub(super) fn start(&mut self, at: Micros, id: NodeId) {
+        let planted = self.planted;
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if node.is_up() || node.left {
+            return;
+        }
+        let stored = node.disk.durable().boot;
+        let mut bump = next_bump(stored, node.clock.unix_ms(at) / 1_000);
+        if let Some(known) = node.outdated {
+            bump = bump.max(known.saturating_add(1_000));
+        }
+        // Nothing is said before the number of this life is on disk.
+        let written = node.disk.write(at, What::Boot(bump)).is_ok();
+        let sync = node.disk.sync(at);
+        if !written || !matches!(node.disk.synced(&sync), Synced::Durable(_)) || sync.at > at + SECOND {
+            return self.at(at + SECOND / 2, Happening::Starts(id));
+        }
+        node.outdated = None;
+        node.boots.push(bump);
+        let life = node.life;
+        node.clock.restart(life);
+        let now = node.now(at);
+        self.trace.record(at, Event::NodeStarted { node: id, boot: life });
+        for copy in node.disk.durable().copies.values() {
+            let (url, progress) = (copy.key.id(), copy.progress);
+            self.trace.record(at, Event::RecordRecovered { node: id, url, progress });
+        }
+        self.trace.record(at, Event::NodeRecovered { node: id });
+
+        let plan = self.plan;
+        let cluster = &plan.cluster;
+        let lease = LeaseRules {
+            duration: cluster.lease_ms * MILLISECOND,
+            guard: cluster.guard_ms * MILLISECOND,
+            drift_ppm: cluster.drift_ppm,
+        };
+        let peers = plan.first_nodes().map(|node| (node, plan.weight(node) as u16)).collect();
+        let mut rules = ClusterRules::new(CLUSTER, id, bump, peers, plan.voters().collect());
+        rules.weight = plan.weight(id) as u16;
+        rules.slots = self.slots.clone();
+        rules.fetch_timeout = cluster.fetch_timeout_ms * MILLISECOND;
+        rules.lease = lease;
+        rules.membership = MembershipRules {
+            stable_for: cluster.view_stable_ms * MILLISECOND,
+            forget_after: cluster.forget_after_ms * MILLISECOND,
+            ..MembershipRules::default()
+        };
+        rules.writes = WriteRules { replicas: cluster.replicas, quorum: cluster.write_quorum, ..WriteRules::default() };
+        rules.propagate = PropagateRules { urls_max: 24, ..PropagateRules::default() };
+        rules.planted = planted;
+        let retry = RetryRules {
+            attempts_max: 4,
+            slow_down_attempts_max: 6,
+            wait_min_ms: 400,
+            wait_max_ms: 3_000,
+            robots_wait_ms: 1_000,
+        };
+        let (obey_robots, drift) = (!is(planted, "robots_ignored"), !is(planted, "delay_without_drift"));
+        let frontier_rules = frontier_rules(plan, &lease, retry, obey_robots, drift);
+        let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[])
+            .expect("a filter without patterns");
+        let quarantine = frontier_rules.pace.stretched(quarantine_ms(plan));
+        let leases = Leases::Granted(Grants { quarantine, planted, ..Grants::default() });
+        let records = node.disk.durable();
+        let seed = Random::at(plan.seed, For::Core, id.0, u64::from(life)).number();
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        let coordinator = Coordinator::new(now.mono, rules, records.digests(), self.rings.clone(), rng);
+        node.machine = Some(Machine {
+            coordinator,
+            frontier: Frontier::new(now, frontier_rules, Arc::new(filter), leases, 0, false),
+            storage: Storage::new(id, records, 2 * retry.wait_max_ms),
+            outcome: OutcomeRules { retry, recrawl_period_ms: None, node: id },
+            fetch_timeout: cluster.fetch_timeout_ms * MILLISECOND,
+            hashes: records.copies.values().map(|copy| (copy.key.clone(), copy.hash())).collect(),
+            pending: VecDeque::new(),
+            written: 0,
+            syncing: false,
+            flights: BTreeMap::new(),
+            ticks: 0,
+        });
+        let leaving = node.leaving;
+        self.ring_changed(at, id);
+        self.at(at, Happening::Housekeeping { node: id, life });
+        self.step(at, id, if leaving { coordinator::Input::Leave } else { coordinator::Input::Tick });
+    }
+
+    pub(super) fn wake(&mut self, at: Micros, id: NodeId) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.wakes_at = Micros::MAX;
+        }
+        self.step(at, id, coordinator::Input::Tick);
+        self.step_frontier(at, id, frontier::Input::Tick);
+    }
+
+    /// Sets the alarm of a node, if it is to ring earlier than it would.
+    fn set_alarm(&mut self, at: Micros, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(machine) = &node.machine else { return };
+        let local = machine.coordinator.next_wake().min(machine.frontier.next_wake().unwrap_or(Micros::MAX));
+        if local == Micros::MAX {
+            return;
+        }
+        let wakes_at = node.clock.true_time(local).max(at);
+        if wakes_at < node.wakes_at {
+            node.wakes_at = wakes_at;
+            let life = node.life;
+            self.at(wakes_at, Happening::Wake { node: id, life });
+        }
+    }
+
+    /// Steps the coordinator of a node and does what it says, until nothing more follows at this instant.
+    pub(super) fn step(&mut self, at: Micros, id: NodeId, input: coordinator::Input) {
+        let mut effects = Vec::new();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let now = node.clock.local(at);
+        let Some(machine) = &mut node.machine else { return };
+        machine.coordinator.step(now, input, &mut effects);
+        for effect in effects {
+            self.perform(at, id, effect);
+        }
+        self.set_alarm(at, id);
+    }
+
+    pub(super) fn step_frontier(&mut self, at: Micros, id: NodeId, input: frontier::Input) {
+        let mut effects = Vec::new();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let now = node.now(at);
+        let Some(machine) = &mut node.machine else { return };
+        machine.frontier.step(now, input, &mut effects);
+        let mut picks = Vec::new();
+        for effect in effects {
+            self.perform_frontier(at, id, effect, &mut picks);
+        }
+        if !picks.is_empty() {
+            self.step(at, id, coordinator::Input::Picked { at: now.mono, picks });
+        }
+        self.set_alarm(at, id);
+    }
+
+    fn perform_frontier(
+        &mut self,
+        at: Micros,
+        id: NodeId,
+        effect: frontier::Effect,
+        picks: &mut Vec<(Pick, RecordCopy)>,
+    ) {
+        use frontier::{Effect, Input};
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let now = node.now(at);
+        let Some(machine) = &mut node.machine else { return };
+        let storage = &mut machine.storage;
+        match effect {
+            Effect::Fetch(pick) => match storage.select(&pick) {
+                Some(copy) => {
+                    machine.flights.insert(pick.flight, copy.key.clone());
+                    picks.push((pick, copy));
+                }
+                None => self.step_frontier(at, id, Input::Settled { flight: pick.flight, page: false }),
+            },
+            Effect::FetchRobots { flight, url } => {
+                let until = now.mono + machine.fetch_timeout;
+                self.fetch_begins(at, id, Fetching::robots(flight), &url, until);
+            }
+            Effect::Refuse(pick, why) => {
+                let ending = match why {
+                    Why::Failed(failure) => Ending::Failed(failure, None, None),
+                    Why::Filtered(_) => Ending::Filtered,
+                };
+                let settled = storage.settle(&pick, ending, now.unix_ms, &machine.outcome);
+                let copy = settled.map(|(copy, _)| copy);
+                let (flight, stage) = (pick.flight, Stage::Processed);
+                self.step(at, id, coordinator::Input::Settlement { flight, stage, copy, page: false });
+            }
+            Effect::Lost(pick) => self.step(at, id, coordinator::Input::Lost { pick: Box::new(pick) }),
+            Effect::Refill { queue, after, limit } => {
+                let (entries, more) = storage.refill(&queue, after, limit, now.unix_ms);
+                self.step_frontier(at, id, Input::Refilled { queue, entries, more });
+            }
+            Effect::Load { read, queue, limit } => {
+                let queues = vec![storage.load(&queue, limit, now.unix_ms)];
+                self.step_frontier(at, id, Input::Loaded { read, queues, sweep: None });
+            }
+            Effect::Sweep { read, slot, after, queues, limit } => {
+                let (keys, next) = storage.sweep(slot, after.as_ref(), queues);
+                let queues = keys.iter().map(|key| storage.load(key, limit, now.unix_ms)).collect();
+                self.step_frontier(at, id, Input::Loaded { read, queues, sweep: Some(next) });
+            }
+            Effect::KeepFacts { queue, facts } => {
+                storage.keep_facts(queue.clone(), facts.clone());
+                self.write(at, id, What::Facts(queue, Box::new(facts)));
+            }
+            Effect::Resolve { queue, .. } => {
+                let address = Err(Failure::DnsNotFound); // addresses are not paced in this layer
+                self.step_frontier(at, id, Input::Resolved { queue, address });
+            }
+            Effect::Idle { slot } => self.step(at, id, coordinator::Input::Idle { slot }),
+            Effect::Discover { .. } => {}
+        }
+    }
+
+    fn perform(&mut self, at: Micros, id: NodeId, effect: Effect) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let now = node.now(at);
+        let Some(machine) = &mut node.machine else { return };
+        match effect {
+            Effect::Send { to, letter } => self.send(at, id, to, letter),
+            Effect::Store { op, copies } => {
+                let merged = machine.storage.merge(copies, self.planted);
+                if !self.write(at, id, What::Records(op, merged)) {
+                    self.step(at, id, coordinator::Input::StoreFailed { op });
+                }
+            }
+            Effect::Read { read, slot, ranges, after, limit } => {
+                let (copies, next) = node.disk.durable().read(slot, ranges.as_deref(), after.as_ref(), limit);
+                self.step(at, id, coordinator::Input::Read { read, copies, next });
+            }
+            Effect::DropSlot { slot } => {
+                machine.storage.drop_slot(slot);
+                if !self.write(at, id, What::Drop(slot)) {
+                    self.fall_back(id);
+                    // It stays as it was, and is offered again.
+                    self.step(at, id, coordinator::Input::Tick);
+                }
+            }
+            Effect::Admit { admit, crawl, parent, urls } => {
+                let copies = machine.storage.admit(&crawl, parent, urls, now.unix_ms);
+                self.step(at, id, coordinator::Input::Admitted { admit, copies });
+            }
+            Effect::Fetch { run, errand, until, .. } => {
+                let until = if is(self.planted, "deadline_ignored") {
+                    now.mono + 4 * machine.fetch_timeout
+                } else {
+                    until.min(now.mono + machine.fetch_timeout)
+                };
+                let url = errand.entry.url.clone();
+                self.fetch_begins(at, id, Fetching::page(run, errand), &url, until);
+            }
+            Effect::Settle { pick, ending, stage } => {
+                let (copy, page) = match stage {
+                    Stage::Crawled => (machine.storage.crawled(&pick), false),
+                    Stage::Processed => {
+                        let settled = machine.storage.settle(&pick, ending, now.unix_ms, &machine.outcome);
+                        settled.map_or((None, false), |(copy, page)| (Some(copy), page))
+                    }
+                };
+                self.step(at, id, coordinator::Input::Settlement { flight: pick.flight, stage, copy, page });
+            }
+            Effect::Frontier(input) => self.tell_frontier(at, id, input),
+            Effect::Acknowledge { ticket } => self.client_told(at, id, ticket),
+            Effect::Refuse { .. } => {} // the client comes again by itself
+            Effect::Outdated { boot } => {
+                node.outdated = Some(boot);
+                self.trace.sometimes(at, "life_outdated");
+                self.crash(at, id, false);
+                self.at(at, Happening::Starts(id));
+            }
+            Effect::Left => {
+                node.left = true;
+                self.crash(at, id, false);
+            }
+            Effect::Saw(sight) => self.saw(at, id, sight),
+        }
+    }
+
+    fn tell_frontier(&mut self, at: Micros, id: NodeId, input: frontier::Input) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let now = node.now(at);
+        let Some(machine) = &mut node.machine else { return };
+        let mut landed = None;
+        match &input {
+            frontier::Input::Settled { flight, .. } => {
+                landed = machine.flights.remove(flight);
+            }
+            frontier::Input::Unleased { slot } => machine.storage.forget_flights(*slot),
+            _ => {}
+        }
+        let fresh = match landed {
+            Some(key) => {
+                machine.storage.landed(&key);
+                machine.storage.fresh([key], now.unix_ms)
+            }
+            None => Vec::new(),
+        };
+        self.step_frontier(at, id, input);
+        self.admit_fresh(at, id, fresh);
+    }
+
+    fn admit_fresh(&mut self, at: Micros, id: NodeId, fresh: Vec<super::storage::Fresh>) {
+        for fresh in fresh {
+            let super::storage::Fresh { queue, order, entry, new_host } = fresh;
+            self.step_frontier(at, id, frontier::Input::Admitted { queue, order, entry, new_host });
+        }
+    }
+
+    // The disk.
+
+    /// Writes to the disk; says whether there was room.
+    fn write(&mut self, at: Micros, id: NodeId, what: What) -> bool {
+        let Some(node) = self.nodes.get_mut(&id) else { return false };
+        let Some(machine) = &mut node.machine else { return false };
+        machine.written += 1;
+        let number = machine.written;
+        if node.disk.write(at, what.clone()).is_err() {
+            self.trace.sometimes(at, "disk_full");
+            self.fall_back(id);
+            return false;
+        }
+        machine.pending.push_back((number, what));
+        if !std::mem::replace(&mut machine.syncing, true) {
+            let life = node.life;
+            self.at(at, Happening::SyncBegins { node: id, life });
+        }
+        true
+    }
+
+    /// Memory goes back to what the disk has and will have.
+    fn fall_back(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(machine) = &mut node.machine else { return };
+        machine.storage.fall_back(node.disk.durable(), machine.pending.iter().map(|(_, what)| what));
+    }
+
+    pub(super) fn sync_begins(&mut self, at: Micros, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(machine) = &mut node.machine else { return };
+        let sync = node.disk.sync(at);
+        let (life, upto) = (node.life, machine.written);
+        self.at(sync.at, Happening::SyncEnds { node: id, life, sync, upto });
+    }
+
+    pub(super) fn sync_ends(&mut self, at: Micros, id: NodeId, sync: &Sync, upto: u64) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(machine) = &mut node.machine else { return };
+        let durable = matches!(node.disk.synced(sync), Synced::Durable(_));
+        let mut covered = Vec::new();
+        while machine.pending.front().is_some_and(|(number, _)| *number <= upto) {
+            covered.extend(machine.pending.pop_front().map(|(_, what)| what));
+        }
+        machine.syncing = !machine.pending.is_empty();
+        if machine.syncing {
+            let life = node.life;
+            self.at(at, Happening::SyncBegins { node: id, life });
+        }
+        if !durable {
+            self.trace.sometimes(at, "fsync_failed");
+            self.fall_back(id);
+        }
+        for what in covered {
+            self.covered(at, id, what, durable);
+        }
+    }
+
+    /// A write is on disk, or never will be.
+    fn covered(&mut self, at: Micros, id: NodeId, what: What, durable: bool) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let now = node.now(at);
+        let Some(machine) = &mut node.machine else { return };
+        match what {
+            What::Records(op, _) if !durable => self.step(at, id, coordinator::Input::StoreFailed { op }),
+            What::Records(op, copies) => {
+                let mut changed = Vec::with_capacity(copies.len());
+                let keys: Vec<UrlKey> = copies.iter().map(|copy| copy.key.clone()).collect();
+                for copy in &copies {
+                    let hash = copy.hash();
+                    let before = machine.hashes.insert(copy.key.clone(), hash);
+                    changed.push(Changed::new(&copy.key, before, Some(hash)));
+                    self.trace.record(at, durable_event(id, copy));
+                }
+                let fresh = machine.storage.fresh(keys, now.unix_ms);
+                self.step(at, id, coordinator::Input::Stored { op, changed });
+                self.admit_fresh(at, id, fresh);
+            }
+            What::Drop(slot) => {
+                if durable {
+                    machine.hashes.retain(|key, _| key.slot() != slot);
+                    self.trace.record(at, Event::SlotDropped { node: id, slot });
+                    self.step(at, id, coordinator::Input::Dropped { slot });
+                }
+            }
+            What::Facts(..) | What::Boot(_) => {}
+        }
+    }
+
+    // Hosts.
+
+    pub(super) fn fetch_ends(&mut self, at: Micros, id: NodeId, fetch: u64, reply: Option<Box<Reply>>) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(Fetching { what, host }) = node.fetches.remove(&fetch) else { return };
+        let unix_ms = node.clock.unix_ms(at);
+        if let Some(host) = host {
+            let good = |reply: &Reply| matches!(&reply.outcome, Outcome::Answer(is) if is.answer.status < 400);
+            let end = match &reply {
+                None => FetchEnd::Aborted,
+                Some(reply) if good(reply) => FetchEnd::Answered,
+                Some(_) => FetchEnd::Failed,
+            };
+            self.trace.record(at, Event::FetchEnded { fetch, node: id, end });
+            match &reply {
+                Some(reply) => self.origins.delivered(host, reply),
+                None => self.trace.sometimes(at, "fetch_aborted"),
+            }
+        }
+        match what {
+            Purpose::Robots(flight) => {
+                let answer = robots_answer(reply.as_deref());
+                self.step_frontier(at, id, frontier::Input::RobotsFetched { flight, answer });
+            }
+            Purpose::Page(run, errand) => {
+                let (ending, links) = self.page_answer(&errand, reply.as_deref(), host.is_some(), unix_ms);
+                if matches!(ending, Ending::Answered(_)) {
+                    let page = errand.entry.url.id(DEFAULT_CRAWL);
+                    self.trace.record(at, Event::LinksFound { page, links: ids(&links) });
+                }
+                self.step(at, id, coordinator::Input::Fetched { run, ending, links });
+            }
+        }
+    }
+
+    /// What a crawler makes of an answer.
+    fn page_answer(
+        &self,
+        errand: &Errand,
+        reply: Option<&Reply>,
+        known_host: bool,
+        unix_ms: u64,
+    ) -> (Ending, Vec<Discovered>) {
+        let failed = |failure| (Ending::Failed(failure, None, None), Vec::new());
+        let Some(reply) = reply else {
+            return failed(if known_host { Failure::Timeout } else { Failure::DnsNotFound });
+        };
+        let is = match &reply.outcome {
+            Outcome::Refused => return failed(Failure::ConnectRefused),
+            Outcome::Reset => return failed(Failure::ConnectionBroken),
+            Outcome::Silence => return failed(Failure::Timeout),
+            Outcome::Answer(answered) => answered,
+        };
+        let status = is.answer.status;
+        let mut found = Findings { http_code: status, size: is.body_bytes, crawled_at: unix_ms, ..Findings::default() };
+        found.digest.copy_from_slice(&proto::id::UrlId::of("body", &String::from_utf8_lossy(&is.answer.body)).0);
+        if status >= 400 || status == 0 {
+            let wait = is.answer.header_value("retry-after").and_then(|wait| wait.parse::<u64>().ok());
+            let wait_ms = wait.map(|seconds| seconds * 1_000);
+            return (Ending::Failed(Failure::Http(status), Some(Box::new(found)), wait_ms), Vec::new());
+        }
+        if is.body_bytes > PAGE_BYTES_MAX {
+            return failed(Failure::BodyTooLarge);
+        }
+        let link = |url: CanonicalUrl, depth: u16, redirects: u8| Discovered {
+            url,
+            kind: EntryKind::Page,
+            depth,
+            priority: 100,
+            redirects,
+        };
+        if (300..400).contains(&status) && status != 304 {
+            let target = is.answer.header_value("location");
+            let base = errand.entry.url.to_url();
+            let target = target.and_then(|to| CanonicalUrl::join(&base, to, &UrlRules::default()).ok());
+            let Some(target) = target else { return failed(Failure::RedirectInvalid) };
+            if errand.entry.redirects >= REDIRECTS_MAX {
+                return failed(Failure::RedirectsTooMany);
+            }
+            found.redirect = Some(target.as_str().to_owned());
+            let links = if self.origins.host(target.host()).is_some() {
+                vec![link(target, errand.depth, errand.entry.redirects + 1)]
+            } else {
+                Vec::new()
+            };
+            return (Ending::Answered(Box::new(found)), links);
+        }
+        let mut links: BTreeMap<String, Discovered> = BTreeMap::new();
+        for text in &is.links {
+            if let Some(url) = super::parse(text).filter(|url| self.origins.host(url.host()).is_some()) {
+                links.insert(url.as_str().to_owned(), link(url, errand.depth.saturating_add(1), 0));
+            }
+        }
+        (Ending::Answered(Box::new(found)), links.into_values().collect())
+    }
+
+    // Looking after itself.
+
+    pub(super) fn housekeeping(&mut self, at: Micros, id: NodeId) {
+        let plan = self.plan;
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let (life, next, unix_ms) = (node.life, node.clock.timer(at, HOUSEKEEPING), node.clock.unix_ms(at));
+        let Some(machine) = &mut node.machine else { return };
+        machine.ticks += 1;
+        let ticks = machine.ticks;
+        let keys = machine.storage.fall_due(unix_ms);
+        let fresh = machine.storage.fresh(keys, unix_ms);
+        let fetching = machine.coordinator.fetching() as u64;
+        self.at(next, Happening::Housekeeping { node: id, life });
+        self.admit_fresh(at, id, fresh);
+        if ticks % LOAD_EVERY != 1 {
+            return;
+        }
+        let trouble = plan.faults.iter().filter(|fault| fault.lasts_at(at)).find_map(|fault| match fault.what {
+            Fault::Load { node, trouble } if node == id.0 => Some(trouble),
+            _ => None,
+        });
+        let mut draw = Random::at(plan.seed, For::Load, id.0, at / (10 * SECOND));
+        let load = match trouble {
+            Some(LoadTrouble::High) => 950,
+            Some(LoadTrouble::Stale) => return,
+            Some(LoadTrouble::Flapping) => [0, 1_000][(ticks / LOAD_EVERY % 2) as usize],
+            None => (draw.pick(&[50, 200, 600, 700]) + 60 * fetching).min(840) as u32,
+        };
+        self.step(at, id, coordinator::Input::Measured(load));
+    }
+
+    // What the trace wants to know.
+
+    fn ring_changed(&mut self, at: Micros, id: NodeId) {
+        let Some(machine) = self.nodes.get(&id).and_then(|node| node.machine.as_ref()) else { return };
+        let members = machine.coordinator.view().clone();
+        let owners = self.owners(&members);
+        self.trace.record(at, Event::RingChanged { node: id, members, owners });
+    }
+
+    /// The life of a node that calls itself `boot`, counted as the trace does.
+    fn life_of(&self, node: NodeId, boot: u32) -> Option<u32> {
+        let position = self.nodes.get(&node)?.boots.iter().rposition(|known| *known == boot)?;
+        Some(position as u32)
+    }
+
+    fn saw(&mut self, at: Micros, id: NodeId, sight: Sight) {
+        let Some(node) = self.nodes.get(&id) else { return };
+        let clock = node.clock.clone();
+        let event = match sight {
+            Sight::LeaseHeld { slot, until, acquired } => {
+                if acquired && self.last_holder.insert(slot, id).is_some_and(|last| last != id) {
+                    self.trace.sometimes(at, "lease_moved");
+                }
+                Event::LeaseHeld { node: id, slot, until: clock.true_time(until), acquired }
+            }
+            Sight::LeaseLost { slot } => Event::LeaseLost { node: id, slot },
+            Sight::PromiseMade { slots, holder, until } => {
+                let until = clock.true_time(until);
+                for slot in slots.iter() {
+                    self.trace.record(at, Event::PromiseMade { voter: id, slot, holder, until });
+                }
+                return;
+            }
+            Sight::PromiseDropped { slots, holder } => {
+                for slot in slots.iter() {
+                    self.trace.record(at, Event::PromiseDropped { voter: id, slot, holder });
+                }
+                return;
+            }
+            Sight::Acknowledged { slot, urls } => {
+                self.trace.record(at, Event::WriteAcknowledged { node: id, slot, urls });
+                return self.power_loss_at_acknowledgement(at, id, slot);
+            }
+            Sight::RingChanged => return self.ring_changed(at, id),
+            Sight::IncarnationKnown { of, boot } => match self.life_of(of, boot) {
+                Some(boot) => Event::IncarnationKnown { node: id, of, boot },
+                None => return,
+            },
+            Sight::Applied { origin, origin_boot, what } => match self.life_of(origin, origin_boot) {
+                Some(origin_boot) => Event::MessageApplied { node: id, origin, origin_boot, what },
+                None => return,
+            },
+            Sight::Ignored { from, why } => {
+                if why == "another cluster" {
+                    self.trace.sometimes(at, "stranger_ignored");
+                }
+                Event::MessageIgnored { node: id, from, why }
+            }
+            Sight::BatchSent { batch, to, urls, known: loads } => {
+                let route = proto::cluster::route::RouteRules::default();
+                let (low_water, high_water) = (route.low_water, route.high_water);
+                let known = LoadsKnown { low_water, high_water, loads };
+                Event::BatchSent { batch, from: id, to, urls, known }
+            }
+            Sight::BatchRefused { batch } => Event::BatchRefused { batch, by: id },
+            Sight::BatchLost { batch, urls } => Event::BatchLost { batch, node: id, urls },
+            Sight::BatchPutBack { batch, urls } => Event::BatchPutBack { batch, node: id, urls },
+            Sight::QueueMeasured { queue, length, bound } => {
+                Event::QueueMeasured { node: id, queue, length: length as u64, bound: bound as u64 }
+            }
+            Sight::Sometimes(name) => Event::Sometimes(name),
+        };
+        self.trace.record(at, event);
+    }
+
+    /// The nodes that keep the records of a slot, as `id` sees it.
+    pub(super) fn keepers(&self, id: NodeId, slot: Slot) -> Vec<NodeId> {
+        let Some(machine) = self.nodes.get(&id).and_then(|node| node.machine.as_ref()) else { return Vec::new() };
+        let (ring, alive) = (machine.coordinator.ring(), machine.coordinator.alive());
+        ring.acting(slot, self.plan.cluster.replicas, alive).collect()
+    }
+}
+
+/// A record that is on the disk of a node.
+pub(super) fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
+    let settled = copy.open().is_ok_and(|kept| kept.is_closed());
+    Event::RecordDurable { node, slot: copy.slot(), url: copy.key.id(), progress: copy.progress, settled }
+}
+
+fn robots_answer(reply: Option<&Reply>) -> RobotsFetch {
+    let Some(Reply { outcome: Outcome::Answer(is), .. }) = reply else { return RobotsFetch::Unavailable };
+    match is.answer.status {
+        200..300 => {
+            let body = &is.answer.body;
+            RobotsFetch::Body(body[..body.len().min(ROBOTS_BYTES_MAX)].to_vec())
+        }
+        300..400 => match is.answer.header_value("location") {
+            Some(location) => RobotsFetch::Redirect(location.to_owned()),
+            None => RobotsFetch::Absent,
+        },
+        429 => RobotsFetch::Unavailable,
+        400..500 => RobotsFetch::Absent,
+        _ => RobotsFetch::Unavailable,
+    }
+}
+
+/// Whether the defect called `name` is planted.
+fn is(planted: proto::cluster::mutant::Planted, name: &str) -> bool {
+    #[cfg(feature = "mutants")]
+    return proto::cluster::mutant::Mutant::named(name).is_some_and(|mutant| planted.is(mutant));
+    #[cfg(not(feature = "mutants"))]
+    {
+        let _ = (planted, name);
+        false
+    }
+}

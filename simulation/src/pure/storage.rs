@@ -1,0 +1,359 @@
+//! The storage of a node, as the cores need it: records and what is known of hosts, in memory and on the simulated disk, and the queues
+//! that the frontier reads, which follow from the records alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proto::batch::{Discovered, Entry, Pick};
+use proto::cluster::copy::{Kept, RecordCopy, merged};
+use proto::cluster::mutant::Planted;
+use proto::cluster::repair::{Changed, Digests};
+use proto::crawl::frontier::{HostFacts, LoadedQueue};
+use proto::crawl::outcome::{Ending, OutcomeRules, Settlement, settle};
+use proto::error_mask::ErrorMask;
+use proto::id::{NodeId, Slot, UrlId};
+use proto::key::{DEFAULT_CRAWL, Order, QueueKey, UrlKey};
+use proto::record::{Progress, Status, UrlRecord, UrlState};
+
+use crate::world::disk::Stored;
+use crate::world::random::Random;
+
+/// What is written at once.
+#[derive(Clone)]
+pub(super) enum What {
+    /// Keeps records, as merged when it was written, for this question of the coordinator.
+    Records(u64, Vec<RecordCopy>),
+    /// Removes a slot.
+    Drop(Slot),
+    /// Keeps what is known of a host.
+    Facts(QueueKey, Box<HostFacts>),
+    /// The number of a life.
+    Boot(u32),
+}
+
+/// What a disk holds.
+#[derive(Clone, Default)]
+pub(super) struct Records {
+    pub(super) copies: BTreeMap<UrlKey, RecordCopy>,
+    pub(super) facts: BTreeMap<QueueKey, HostFacts>,
+    pub(super) boot: Option<u32>,
+}
+
+impl Records {
+    pub(super) fn digests(&self) -> Digests {
+        let mut digests = Digests::default();
+        for copy in self.copies.values() {
+            digests.change(Changed::new(&copy.key, None, Some(copy.hash())));
+        }
+        digests
+    }
+
+    /// Records of a slot, for a peer: as they are on disk, so that nothing is told of that may be lost.
+    pub(super) fn read(
+        &self,
+        slot: Slot,
+        ranges: Option<&[u8]>,
+        after: Option<&UrlKey>,
+        limit: usize,
+    ) -> (Vec<RecordCopy>, Option<UrlKey>) {
+        let wanted = |key: &&UrlKey| {
+            key.slot() == slot
+                && after.is_none_or(|after| *key > after)
+                && ranges.is_none_or(|ranges| ranges.contains(&key.id().0[0]))
+        };
+        let wanted = self.copies.iter().filter(|(key, _)| wanted(key)).map(|(_, copy)| copy.clone());
+        let mut copies: Vec<RecordCopy> = wanted.take(limit + 1).collect();
+        let more = copies.len() > limit;
+        copies.truncate(limit);
+        let next = if more { copies.last().map(|copy| copy.key.clone()) } else { None };
+        (copies, next)
+    }
+}
+
+impl Stored for Records {
+    type Write = What;
+    type Key = UrlId;
+
+    fn apply(&mut self, write: &What) {
+        match write {
+            What::Records(_, copies) => {
+                for copy in copies {
+                    self.copies.insert(copy.key.clone(), copy.clone());
+                }
+            }
+            What::Drop(slot) => self.copies.retain(|key, _| key.slot() != *slot),
+            What::Facts(queue, facts) => drop(self.facts.insert(queue.clone(), (**facts).clone())),
+            What::Boot(boot) => self.boot = Some(*boot),
+        }
+    }
+
+    fn damage(&mut self, draw: &mut Random) -> Option<UrlId> {
+        let at = draw.below(self.copies.len() as u64) as usize;
+        let key = self.copies.keys().nth(at)?.clone();
+        self.copies.remove(&key);
+        Some(key.id())
+    }
+}
+
+/// A record with its inside, which is looked at often.
+struct Row {
+    copy: RecordCopy,
+    kept: Kept,
+    queue: QueueKey,
+}
+
+/// Storage in memory: what is on disk, and what is on its way there.
+pub(super) struct Storage {
+    node: NodeId,
+    /// No retry waits longer: what is due later than this comes from a wall clock that was set.
+    wait_max_ms: u64,
+    rows: BTreeMap<UrlKey, Row>,
+    facts: BTreeMap<QueueKey, HostFacts>,
+    /// Flights of the frontier, which are not in their queues.
+    flying: BTreeSet<UrlKey>,
+    /// Entries that wait for their time.
+    due: BTreeSet<(u64, UrlKey)>,
+}
+
+/// An entry that came into its queue.
+pub(super) struct Fresh {
+    pub(super) queue: QueueKey,
+    pub(super) order: Order,
+    pub(super) entry: Entry,
+    pub(super) new_host: bool,
+}
+
+impl Storage {
+    pub(super) fn new(node: NodeId, records: &Records, wait_max_ms: u64) -> Storage {
+        let mut storage = Storage {
+            node,
+            wait_max_ms,
+            rows: BTreeMap::new(),
+            facts: records.facts.clone(),
+            flying: BTreeSet::new(),
+            due: BTreeSet::new(),
+        };
+        records.copies.values().for_each(|copy| storage.put(copy.clone()));
+        storage
+    }
+
+    /// Goes back to what is on disk and to `pending`, because something between them was lost.
+    pub(super) fn fall_back<'a>(&mut self, records: &Records, pending: impl Iterator<Item = &'a What>) {
+        self.rows.clear();
+        self.facts.clone_from(&records.facts);
+        records.copies.values().for_each(|copy| self.put(copy.clone()));
+        for what in pending {
+            match what {
+                What::Records(_, copies) => copies.iter().for_each(|copy| self.put(copy.clone())),
+                What::Drop(slot) => self.drop_slot(*slot),
+                What::Facts(queue, facts) => self.keep_facts(queue.clone(), (**facts).clone()),
+                What::Boot(_) => {}
+            }
+        }
+    }
+
+    fn put(&mut self, copy: RecordCopy) {
+        let Ok(kept) = copy.open() else { return };
+        let Some(url) = super::parse(&kept.record.url) else { return };
+        let crawl = copy.key.crawl().unwrap_or(DEFAULT_CRAWL);
+        let queue = QueueKey::new(crawl, &url);
+        self.rows.insert(copy.key.clone(), Row { copy, kept, queue });
+    }
+
+    pub(super) fn keep_facts(&mut self, queue: QueueKey, facts: HostFacts) {
+        self.facts.insert(queue, facts);
+    }
+
+    /// What becomes of copies when they are merged into what is here.
+    pub(super) fn merge(&mut self, copies: Vec<RecordCopy>, planted: Planted) -> Vec<RecordCopy> {
+        let mut written = Vec::with_capacity(copies.len());
+        for copy in copies {
+            if copy.open().is_err() {
+                continue; // a peer's fault
+            }
+            let old = self.rows.get(&copy.key).map(|row| &row.copy);
+            let now = merged(old, copy, planted);
+            self.put(now.clone());
+            written.push(now);
+        }
+        written
+    }
+
+    pub(super) fn drop_slot(&mut self, slot: Slot) {
+        self.rows.retain(|key, _| key.slot() != slot);
+    }
+
+    // Queues.
+
+    /// The entry of a record, if it waits in its queue at `unix_ms`. `Err` names the time for which it waits.
+    fn entry(&self, key: &UrlKey, unix_ms: u64) -> Option<Result<Entry, u64>> {
+        let row = self.rows.get(key)?;
+        if self.flying.contains(key) {
+            return None;
+        }
+        let (due, entry) = row.kept.entry(self.node)?;
+        let waits = due > unix_ms && due <= unix_ms + self.wait_max_ms;
+        Some(if waits { Err(due) } else { Ok(entry) })
+    }
+
+    /// Entries of these records that are in their queues now; those that wait for their time are remembered.
+    pub(super) fn fresh(&mut self, keys: impl IntoIterator<Item = UrlKey>, unix_ms: u64) -> Vec<Fresh> {
+        let mut fresh = Vec::new();
+        for key in keys {
+            match self.entry(&key, unix_ms) {
+                None => {}
+                Some(Err(due)) => {
+                    self.due.insert((due, key));
+                }
+                Some(Ok(entry)) => {
+                    let row = &self.rows[&key];
+                    let (queue, order) = (row.queue.clone(), row.kept.order(&key));
+                    let new_host = !self.facts.contains_key(&queue);
+                    fresh.push(Fresh { queue, order, entry, new_host });
+                }
+            }
+        }
+        fresh
+    }
+
+    /// Records whose time has come.
+    pub(super) fn fall_due(&mut self, unix_ms: u64) -> Vec<UrlKey> {
+        let latest = unix_ms + self.wait_max_ms;
+        let fallen: Vec<(u64, UrlKey)> =
+            self.due.iter().filter(|(due, _)| *due <= unix_ms || *due > latest).cloned().collect();
+        for entry in &fallen {
+            self.due.remove(entry);
+        }
+        fallen.into_iter().map(|(_, key)| key).collect()
+    }
+
+    pub(super) fn refill(
+        &mut self,
+        queue: &QueueKey,
+        after: Option<Order>,
+        limit: usize,
+        unix_ms: u64,
+    ) -> (Vec<(Order, Entry)>, bool) {
+        let of_queue = self.rows.iter().filter(|(_, row)| row.queue == *queue);
+        let keys: Vec<UrlKey> = of_queue.map(|(key, _)| key.clone()).collect();
+        let fresh = self.fresh(keys, unix_ms).into_iter().map(|fresh| (fresh.order, fresh.entry));
+        let mut entries: Vec<(Order, Entry)> =
+            fresh.filter(|(order, _)| after.is_none_or(|after| *order > after)).collect();
+        entries.sort_by_key(|(order, _)| *order);
+        let more = entries.len() > limit;
+        entries.truncate(limit);
+        (entries, more)
+    }
+
+    pub(super) fn load(&mut self, queue: &QueueKey, limit: usize, unix_ms: u64) -> LoadedQueue {
+        let (entries, more) = self.refill(queue, None, limit, unix_ms);
+        let facts = self.facts.get(queue).cloned().unwrap_or_default();
+        LoadedQueue { key: queue.clone(), facts, entries, more }
+    }
+
+    /// The next queues of a slot behind `after`, and where to go on.
+    pub(super) fn sweep(
+        &self,
+        slot: Option<Slot>,
+        after: Option<&QueueKey>,
+        count: usize,
+    ) -> (Vec<QueueKey>, Option<QueueKey>) {
+        let wanted = |queue: &&QueueKey| {
+            slot.is_none_or(|slot| queue.slot() == slot) && after.is_none_or(|after| *queue > after)
+        };
+        let queues: BTreeSet<&QueueKey> = self.rows.values().map(|row| &row.queue).filter(wanted).collect();
+        let next = if queues.len() > count { queues.iter().nth(count - 1).map(|queue| (*queue).clone()) } else { None };
+        (queues.into_iter().take(count).cloned().collect(), next)
+    }
+
+    // Records.
+
+    /// Builds NEW records of what is not known, and hands out again those that may not be on W disks yet.
+    pub(super) fn admit(
+        &self,
+        crawl: &str,
+        parent: Option<UrlId>,
+        urls: Vec<Discovered>,
+        unix_ms: u64,
+    ) -> Vec<RecordCopy> {
+        let mut copies = BTreeMap::new();
+        for found in urls {
+            let key = UrlKey::new(crawl, &found.url);
+            match self.rows.get(&key) {
+                // Before it came so far it was SELECTED on W disks.
+                Some(row) if row.copy.progress.status >= Status::Crawled || row.copy.progress.round > 0 => {}
+                Some(row) => drop(copies.insert(key, row.copy.clone())),
+                None => {
+                    let record = UrlRecord {
+                        url: found.url.as_str().to_owned(),
+                        progress: Progress::new(self.node),
+                        state: UrlState::Enabled,
+                        error_mask: ErrorMask::default(),
+                        depth: found.depth,
+                        priority: found.priority,
+                        parent,
+                        discovered_at: unix_ms,
+                        findings: None,
+                    };
+                    let (kind, redirects) = (found.kind, found.redirects);
+                    let kept = Kept { record, kind, redirects, due_unix_ms: 0, recurs: false };
+                    if let Ok(copy) = RecordCopy::new(key.clone(), &kept) {
+                        copies.insert(key, copy);
+                    }
+                }
+            }
+        }
+        copies.into_values().collect()
+    }
+
+    /// Marks an entry as handed out. Returns its record as SELECTED; `None` if it has come further since it was queued.
+    pub(super) fn select(&mut self, pick: &Pick) -> Option<RecordCopy> {
+        let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
+        let row = self.rows.get(&key)?;
+        let progress = Progress { status: Status::SelectedToCrawl, node: self.node, ..pick.entry.progress };
+        if row.copy.progress >= progress || self.flying.contains(&key) {
+            return None;
+        }
+        let mut kept = row.kept.clone();
+        kept.record.progress = progress;
+        kept.due_unix_ms = 0;
+        let copy = RecordCopy::new(key.clone(), &kept).ok()?;
+        self.flying.insert(key);
+        Some(copy)
+    }
+
+    /// A flight is over.
+    pub(super) fn landed(&mut self, key: &UrlKey) {
+        self.flying.remove(key);
+    }
+
+    /// Forgets the flights of a slot that is no longer served: whoever serves it now may hand them out.
+    pub(super) fn forget_flights(&mut self, slot: Slot) {
+        self.flying.retain(|key| key.slot() != slot);
+    }
+
+    /// What becomes of a record whose content was fetched, and whose links are not kept yet.
+    pub(super) fn crawled(&self, pick: &Pick) -> Option<RecordCopy> {
+        let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
+        let mut kept = self.rows.get(&key)?.kept.clone();
+        let crawled = Progress { status: Status::Crawled, node: self.node, ..pick.entry.progress };
+        kept.record.progress = kept.record.progress.merge(crawled);
+        RecordCopy::new(key, &kept).ok()
+    }
+
+    /// What becomes of a record whose fetch ended, and whether that counts as a page.
+    pub(super) fn settle(
+        &self,
+        pick: &Pick,
+        ending: Ending,
+        unix_ms: u64,
+        rules: &OutcomeRules,
+    ) -> Option<(RecordCopy, bool)> {
+        let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
+        let row = self.rows.get(&key)?;
+        let page = matches!(ending, Ending::Answered(_) | Ending::NotModified { .. });
+        let Settlement { record, again, .. } = settle(row.kept.record.clone(), pick, ending, unix_ms, rules);
+        let due_unix_ms = again.map_or(0, |(at, _)| at);
+        let kept = Kept { record, due_unix_ms, recurs: false, ..row.kept.clone() };
+        Some((RecordCopy::new(key, &kept).ok()?, page))
+    }
+}

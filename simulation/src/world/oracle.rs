@@ -1,0 +1,170 @@
+//! The oracle: what is true of the cluster according to the events so far, whatever the nodes believe. Several invariants
+//! need the same facts (which record is durable where, who is up), so they are kept once, here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proto::id::{NodeId, Slot, UrlId};
+use proto::record::Progress;
+
+use super::plan::Plan;
+use super::trace::{Event, Phase};
+
+/// A record on the disk of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durable {
+    /// Its slot.
+    pub slot: Slot,
+    /// Where the URL stands.
+    pub progress: Progress,
+    /// Nothing more happens to it in its round.
+    pub settled: bool,
+}
+
+/// A node, as far as the world sees it.
+#[derive(Clone, Debug, Default)]
+pub struct NodeFacts {
+    /// The process runs.
+    pub up: bool,
+    /// It gets no time.
+    pub paused: bool,
+    /// Which life it is in, or was.
+    pub boot: u32,
+    /// It was told to leave, and is no member any more.
+    pub left: bool,
+    /// What is on its disk.
+    pub disk: BTreeMap<UrlId, Durable>,
+    /// Members of the ring it works with.
+    pub members: Option<BTreeMap<NodeId, usize>>,
+    /// Owners of all slots on that ring.
+    pub owners: Option<Arc<[NodeId]>>,
+}
+
+/// A URL, as far as the world sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UrlFacts {
+    /// Its slot.
+    pub slot: Slot,
+    /// Disks that have it.
+    pub copies: u32,
+    /// Somebody was told that it is kept.
+    pub acknowledged: bool,
+    /// A client handed it in.
+    pub submitted: bool,
+}
+
+/// The facts of a run.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    /// Every node that was ever seen.
+    pub nodes: BTreeMap<NodeId, NodeFacts>,
+    /// Every URL that was ever handed in, acknowledged or durable.
+    pub urls: BTreeMap<UrlId, UrlFacts>,
+    /// What pages link to, as far as they were fetched.
+    pub links: BTreeMap<UrlId, Vec<UrlId>>,
+    /// Disks that lost something durable.
+    pub disks_lost: BTreeSet<NodeId>,
+    /// What the world does.
+    pub phase: Phase,
+    /// Copies that a write needs (W).
+    pub write_quorum: usize,
+    /// Copies that there should be (R).
+    pub replicas: usize,
+}
+
+impl Oracle {
+    /// The facts before a run of `plan`.
+    pub fn new(plan: &Plan) -> Oracle {
+        Oracle {
+            nodes: BTreeMap::new(),
+            urls: BTreeMap::new(),
+            links: BTreeMap::new(),
+            disks_lost: BTreeSet::new(),
+            phase: Phase::Faults,
+            write_quorum: plan.cluster.write_quorum,
+            replicas: plan.cluster.replicas,
+        }
+    }
+
+    /// Takes note of an event.
+    pub fn see(&mut self, event: &Event) {
+        match event {
+            Event::PhaseChanged(phase) => self.phase = *phase,
+            Event::NodeStarted { node, boot } => {
+                let facts = self.node(*node);
+                (facts.up, facts.paused, facts.boot) = (true, false, *boot);
+            }
+            Event::NodeCrashed { node } => {
+                let facts = self.node(*node);
+                (facts.up, facts.paused) = (false, false);
+                (facts.members, facts.owners) = (None, None);
+            }
+            Event::NodePaused { node } => self.node(*node).paused = true,
+            Event::NodeResumed { node } => self.node(*node).paused = false,
+            Event::NodeLeaves { node } => self.node(*node).left = true,
+            Event::DiskWiped { node } => {
+                self.disks_lost.insert(*node);
+                let gone = std::mem::take(&mut self.node(*node).disk);
+                self.forget_copies(gone.into_keys());
+            }
+            Event::RecordDamaged { node, url } => {
+                self.disks_lost.insert(*node);
+                if self.node(*node).disk.remove(url).is_some() {
+                    self.forget_copies([*url]);
+                }
+            }
+            Event::SlotDropped { node, slot } => {
+                let disk = &mut self.node(*node).disk;
+                let gone: Vec<UrlId> = disk.extract_if(.., |_, at| at.slot == *slot).map(|(url, _)| url).collect();
+                self.forget_copies(gone);
+            }
+            Event::UrlSubmitted { slot, url } => self.url(*url, *slot).submitted = true,
+            Event::WriteAcknowledged { slot, urls, .. } => {
+                for url in urls {
+                    self.url(*url, *slot).acknowledged = true;
+                }
+            }
+            Event::RecordDurable { node, slot, url, progress, settled } => {
+                let at = Durable { slot: *slot, progress: *progress, settled: *settled };
+                if self.node(*node).disk.insert(*url, at).is_none() {
+                    self.url(*url, *slot).copies += 1;
+                }
+            }
+            Event::LinksFound { page, links } => {
+                self.links.insert(*page, links.clone());
+            }
+            Event::RingChanged { node, members, owners } => {
+                let facts = self.node(*node);
+                facts.members = Some(members.clone());
+                facts.owners = Some(Arc::clone(owners));
+            }
+            _ => {}
+        }
+    }
+
+    /// Says whether the process of `node` runs but gets no time.
+    pub fn is_paused(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|facts| facts.paused)
+    }
+
+    /// Acknowledged URLs that are on no disk.
+    pub fn lost(&self) -> impl Iterator<Item = &UrlId> {
+        self.urls.iter().filter(|(_, facts)| facts.acknowledged && facts.copies == 0).map(|(url, _)| url)
+    }
+
+    fn node(&mut self, node: NodeId) -> &mut NodeFacts {
+        self.nodes.entry(node).or_default()
+    }
+
+    fn url(&mut self, url: UrlId, slot: Slot) -> &mut UrlFacts {
+        self.urls.entry(url).or_insert(UrlFacts { slot, copies: 0, acknowledged: false, submitted: false })
+    }
+
+    fn forget_copies(&mut self, urls: impl IntoIterator<Item = UrlId>) {
+        for url in urls {
+            if let Some(facts) = self.urls.get_mut(&url) {
+                facts.copies = facts.copies.saturating_sub(1);
+            }
+        }
+    }
+}

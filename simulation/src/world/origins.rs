@@ -1,0 +1,374 @@
+//! The hosts of the synthetic web in virtual time: what each answers, when, and what it has said about robots so far.
+//!
+//! [`Origins::ask`] decides an answer when the request goes out; [`Origins::delivered`] is called when it reached the node.
+//! In between the layer keeps it. Pages are those of [`Web`]; faults of the plan are laid over them.
+
+use std::collections::BTreeMap;
+
+use proto::crawl::politeness::Micros;
+
+use super::clock::START_UNIX_MS;
+use super::plan::{Fault, HostTrouble, MILLISECOND, Plan, RobotsTrouble, SECOND, TimedFault};
+use super::random::{For, Random};
+use super::trace::Host;
+use super::web::{Answer, Delivery, Duty, Request, Visit, Web};
+
+/// Path of the rules.
+pub const ROBOTS_PATH: &str = "/robots.txt";
+/// Time from request to answer that the network takes, at least and at most.
+const ROUND_TRIP_MS: (u64, u64) = (10, 120);
+/// What a slow host takes longer, at least and at most.
+const SLOW_MS: (u64, u64) = (1_000, 6_000);
+/// Pages of a trap link to the next ones; a trap is this wide.
+const TRAP_LINKS: u64 = 2;
+
+/// What comes of a request.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// When the last byte is there, or the failure is noticed. [`Micros::MAX`] if never: the client has to leave.
+    pub at: Micros,
+    /// What arrives.
+    pub outcome: Outcome,
+    rules: Option<Rules>,
+}
+
+/// What a client gets to see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A whole answer.
+    Answer(Box<Answered>),
+    /// Nobody listens.
+    Refused,
+    /// The connection was reset, or ended too early.
+    Reset,
+    /// Nothing, or no end.
+    Silence,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Status, headers and body. The body of a huge one is repeated as `delivery` says.
+    pub answer: Answer,
+    /// Bytes of the whole body.
+    pub body_bytes: u64,
+    /// Canonical URLs that a crawler keeps: the links of a page. A redirect's target is in the header.
+    pub links: Vec<String>,
+}
+
+/// The rules that an answer for robots.txt stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rules {
+    /// What the host usually has.
+    Own,
+    /// Everything is forbidden: by the file, or because it could not be had.
+    ForbidAll,
+}
+
+#[derive(Default)]
+struct HostState {
+    served: Vec<Rules>,
+    visits: BTreeMap<String, u32>,
+    requests: u64,
+}
+
+/// The hosts of a run.
+pub struct Origins {
+    seed: u64,
+    web: Web,
+    default_delay: Micros,
+    faults: Vec<TimedFault>,
+    hosts: BTreeMap<Host, HostState>,
+}
+
+impl Origins {
+    /// The hosts of a run of `plan`.
+    pub fn new(plan: &Plan) -> Origins {
+        let matters = |fault: &&TimedFault| matches!(fault.what, Fault::Host { .. } | Fault::Robots { .. });
+        Origins {
+            seed: plan.seed,
+            web: Web::new(plan.web.clone()),
+            default_delay: plan.cluster.crawl_delay_ms * MILLISECOND,
+            faults: plan.faults.iter().filter(matters).cloned().collect(),
+            hosts: BTreeMap::new(),
+        }
+    }
+
+    /// The web behind them.
+    pub fn web(&self) -> &Web {
+        &self.web
+    }
+
+    /// The host called `name`.
+    pub fn host(&self, name: &str) -> Option<Host> {
+        self.web.host_number(name)
+    }
+
+    /// Decides what comes of a GET of `path` on `host` that goes out at true time `at`.
+    pub fn ask(&mut self, at: Micros, host: Host, path: &str) -> Reply {
+        let is_robots = path == ROBOTS_PATH;
+        let trouble = self.host_trouble(at, host);
+        let robots = if is_robots { self.robots_trouble(at, host) } else { None };
+        let web = self.web.clone();
+        let state = self.hosts.entry(host).or_default();
+        state.requests += 1;
+        let mut draw = Random::at(self.seed, For::Host, u64::from(host), state.requests);
+        let mut takes = draw.between(ROUND_TRIP_MS.0, ROUND_TRIP_MS.1) * MILLISECOND + draw.below(MILLISECOND);
+        let slower = draw.between(SLOW_MS.0, SLOW_MS.1) * MILLISECOND;
+        if trouble == Some(HostTrouble::Slow) {
+            takes += slower;
+        }
+        let rules = |rules| if is_robots { Some(rules) } else { None };
+        let failed = |outcome, at| Reply { at, outcome, rules: rules(Rules::ForbidAll) };
+        if trouble == Some(HostTrouble::Down) || web.is_down(host) {
+            return failed(Outcome::Refused, at + takes);
+        }
+        if trouble == Some(HostTrouble::Silent) {
+            return failed(Outcome::Silence, Micros::MAX);
+        }
+        if robots == Some(RobotsTrouble::Unreachable) {
+            return failed(Outcome::Reset, at + takes);
+        }
+        let visits = state.visits.entry(path.to_owned()).or_default();
+        let visit = Visit { earlier: Some(*visits), epoch: 0, now_unix_s: (START_UNIX_MS + at / MILLISECOND) / 1_000 };
+        *visits = visits.saturating_add(1);
+        let mut links = Vec::new();
+        let answer = match (is_robots, robots, trouble) {
+            (true, Some(RobotsTrouble::ServerError), _) => Answer::error(500),
+            (true, Some(RobotsTrouble::ForbidsAll), _) => {
+                let mut answer = Answer::error(200);
+                answer.body = "User-agent: *\nDisallow: /\n".into();
+                answer
+            }
+            (false, _, Some(HostTrouble::ServerError)) => Answer::error(500),
+            (false, _, Some(HostTrouble::Unavailable)) => retry_later(503, &web),
+            (false, _, Some(HostTrouble::TooMany)) => retry_later(429, &web),
+            (false, _, Some(HostTrouble::RedirectLoop)) => {
+                let next = if path == "/round" { "/and-round" } else { "/round" };
+                Answer::redirect(302, web.url(host, next))
+            }
+            _ => {
+                let name = web.host_name(host);
+                let answer = web.respond_as(host, &Request::get(&name, path), visit);
+                if !is_robots && answer.status == 200 {
+                    links = web.followed(host, path);
+                }
+                answer
+            }
+        };
+        let mut answer = answer;
+        if trouble == Some(HostTrouble::Trap) && !is_robots {
+            trap(&web, host, path, &mut answer, &mut links);
+        }
+        if trouble == Some(HostTrouble::Huge) && !is_robots && answer.status == 200 {
+            let times = (web.plan().huge_bytes as usize / answer.body.len().max(1)) as u32 + 1;
+            answer = answer.delivered(Delivery::Repeated { times });
+        }
+        if robots == Some(RobotsTrouble::Huge) && answer.status == 200 {
+            let mut body = answer.body.to_vec();
+            body.resize(body.len() + 600 * 1_024, b'\n');
+            answer.body = body.into();
+        }
+        let forbids = robots == Some(RobotsTrouble::ForbidsAll) || answer.status >= 500 || answer.status == 0;
+        let rules = rules(if forbids { Rules::ForbidAll } else { Rules::Own });
+        takes += u64::from(answer.delay_ms) * MILLISECOND;
+        let (takes, outcome) = deliver(answer, takes, links);
+        Reply { at: takes.map_or(Micros::MAX, |takes| at + takes), outcome, rules }
+    }
+
+    /// The answer to a request for `host` reached a node. What a robots.txt said counts from here on.
+    pub fn delivered(&mut self, host: Host, reply: &Reply) {
+        if let Some(rules) = reply.rules {
+            let served = &mut self.hosts.entry(host).or_default().served;
+            if !served.contains(&rules) {
+                served.push(rules);
+            }
+        }
+    }
+
+    /// Says whether some robots.txt that the host has served to the cluster allows `path`. Nodes learn of new rules at
+    /// different times, so each of those that were served may still be in force somewhere.
+    pub fn permits(&self, host: Host, path: &str) -> bool {
+        let Some(state) = self.hosts.get(&host) else { return false };
+        let allows = |rules: &Rules| *rules == Rules::Own && self.web.robots(host).duty(path) != Duty::Never;
+        path == ROBOTS_PATH || state.served.iter().any(allows)
+    }
+
+    /// The pause that must be kept between two requests to a host: the cluster's own, and what the host has asked for.
+    pub fn crawl_delay(&self, host: Host) -> Micros {
+        let heard = self.hosts.get(&host).is_some_and(|state| state.served.contains(&Rules::Own));
+        let declared = if heard { u64::from(self.web.crawl_delay_ms(host)) * MILLISECOND } else { 0 };
+        self.default_delay.max(declared)
+    }
+
+    /// The canonical URL of a page that a client hands in.
+    pub fn submission_url(&self, host: Host, page: u32) -> String {
+        self.web.url(host, &self.web.page_path(host, page))
+    }
+
+    fn host_trouble(&self, at: Micros, host: Host) -> Option<HostTrouble> {
+        self.faults.iter().filter(|fault| fault.lasts_at(at)).find_map(|fault| match fault.what {
+            Fault::Host { host: which, trouble } if which == host => Some(trouble),
+            _ => None,
+        })
+    }
+
+    fn robots_trouble(&self, at: Micros, host: Host) -> Option<RobotsTrouble> {
+        self.faults.iter().filter(|fault| fault.lasts_at(at)).find_map(|fault| match fault.what {
+            Fault::Robots { host: which, trouble } if which == host => Some(trouble),
+            _ => None,
+        })
+    }
+}
+
+fn retry_later(status: u16, web: &Web) -> Answer {
+    let mut answer = Answer::error(status);
+    answer.header("retry-after", web.plan().retry_after_s.to_string());
+    answer
+}
+
+/// Every page of a trap links to more of it, for as long as the fault lasts; afterwards they are 404.
+fn trap(web: &Web, host: Host, path: &str, answer: &mut Answer, links: &mut Vec<String>) {
+    let depth: u64 = match path.strip_prefix("/trap/") {
+        Some(number) => number.parse().unwrap_or(0),
+        None => 0,
+    };
+    if path.starts_with("/trap/") {
+        *answer = Answer::error(200);
+    }
+    if answer.status == 200 {
+        let next = (1..=TRAP_LINKS).map(|step| web.url(host, &format!("/trap/{}", depth * TRAP_LINKS + step)));
+        links.extend(next);
+    }
+}
+
+/// How long an answer takes on its way, and what of it arrives.
+fn deliver(answer: Answer, takes: Micros, links: Vec<String>) -> (Option<Micros>, Outcome) {
+    let length = answer.body.len() as u64;
+    let whole = |answer: Answer, body_bytes| Outcome::Answer(Box::new(Answered { answer, body_bytes, links }));
+    match answer.delivery {
+        Delivery::Whole => (Some(takes), whole(answer, length)),
+        Delivery::Drip { piece_bytes, pause_ms } => {
+            let pieces = length.div_ceil(u64::from(piece_bytes.max(1)));
+            (Some(takes + pieces * u64::from(pause_ms) * MILLISECOND), whole(answer, length))
+        }
+        // Ten megabytes a second.
+        Delivery::Repeated { times } => {
+            let bytes = length * u64::from(times);
+            (Some(takes + bytes / 10), whole(answer, bytes))
+        }
+        Delivery::Endless | Delivery::Hang | Delivery::HangAfterHeaders => (None, Outcome::Silence),
+        Delivery::Declared { .. } | Delivery::ResetAfterBody | Delivery::Reset | Delivery::Verbatim => {
+            (Some(takes + SECOND / 100), Outcome::Reset)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(what: Option<Fault>) -> Plan {
+        let mut plan = Plan::from_seed(1);
+        plan.web.robots_variants = true;
+        plan.web.hosts = 20;
+        plan.cluster.crawl_delay_ms = 200;
+        plan.faults = what.map(|what| TimedFault { id: 1, at_ms: 1_000, lasts_ms: 1_000, what }).into_iter().collect();
+        plan
+    }
+
+    fn status(reply: &Reply) -> Option<u16> {
+        match &reply.outcome {
+            Outcome::Answer(answered) => Some(answered.answer.status),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_page_comes_with_its_links_and_in_time() {
+        let mut origins = Origins::new(&plan(None));
+        let reply = origins.ask(5, 0, "/");
+        assert_eq!(status(&reply), Some(200));
+        assert!(reply.at > 5 && reply.at < SECOND);
+        let Outcome::Answer(answered) = reply.outcome else { unreachable!() };
+        assert!(!answered.links.is_empty());
+        assert!(answered.links.iter().all(|link| link.starts_with("http://")));
+    }
+
+    #[test]
+    fn rules_count_when_they_are_delivered() {
+        let mut origins = Origins::new(&plan(None));
+        let host =
+            (0..20).find(|host| origins.web().robots(*host) == super::super::web::Robots::Private).expect("is there");
+        assert!(!origins.permits(host, "/"));
+        let reply = origins.ask(0, host, ROBOTS_PATH);
+        assert!(!origins.permits(host, "/"));
+        origins.delivered(host, &reply);
+        assert!(origins.permits(host, "/"));
+        assert!(!origins.permits(host, "/private/x.html"));
+    }
+
+    #[test]
+    fn a_declared_delay_counts_once_it_was_heard() {
+        let mut plan = plan(None);
+        plan.web.crawl_delay_ms = 700;
+        let mut origins = Origins::new(&plan);
+        assert_eq!(origins.crawl_delay(0), 200 * MILLISECOND);
+        let reply = origins.ask(0, 0, ROBOTS_PATH);
+        origins.delivered(0, &reply);
+        assert_eq!(origins.crawl_delay(0), 700 * MILLISECOND);
+    }
+
+    #[test]
+    fn hosts_misbehave_while_the_fault_lasts() {
+        let during = |trouble| {
+            let mut origins = Origins::new(&plan(Some(Fault::Host { host: 0, trouble })));
+            assert_eq!(status(&origins.ask(0, 0, "/")), Some(200));
+            assert_eq!(status(&origins.ask(2_000_000, 0, "/")), Some(200));
+            assert_eq!(status(&origins.ask(1_500_000, 1, "/")), Some(200));
+            origins.ask(1_500_000, 0, "/")
+        };
+        assert_eq!(during(HostTrouble::Down).outcome, Outcome::Refused);
+        assert_eq!(during(HostTrouble::Silent).at, Micros::MAX);
+        assert_eq!(status(&during(HostTrouble::ServerError)), Some(500));
+        assert_eq!(status(&during(HostTrouble::RedirectLoop)), Some(302));
+        assert!(during(HostTrouble::Slow).at >= 2_500_000);
+        for (trouble, expected) in [(HostTrouble::TooMany, 429), (HostTrouble::Unavailable, 503)] {
+            let reply = during(trouble);
+            assert_eq!(status(&reply), Some(expected));
+            let Outcome::Answer(answered) = reply.outcome else { unreachable!() };
+            assert!(answered.answer.header_value("retry-after").is_some());
+        }
+        let Outcome::Answer(trapped) = during(HostTrouble::Trap).outcome else { panic!("no answer") };
+        assert!(trapped.links.iter().any(|link| link.ends_with("/trap/1")));
+        let Outcome::Answer(huge) = during(HostTrouble::Huge).outcome else { panic!("no answer") };
+        assert!(huge.body_bytes >= u64::from(plan(None).web.huge_bytes));
+    }
+
+    #[test]
+    fn a_trap_goes_on_and_ends_with_its_fault() {
+        let mut origins = Origins::new(&plan(Some(Fault::Host { host: 0, trouble: HostTrouble::Trap })));
+        let Outcome::Answer(deep) = origins.ask(1_500_000, 0, "/trap/2").outcome else { panic!("no answer") };
+        assert!(deep.links.iter().any(|link| link.ends_with("/trap/5")));
+        assert_eq!(status(&origins.ask(2_500_000, 0, "/trap/2")), Some(404));
+    }
+
+    #[test]
+    fn rules_that_cannot_be_had_or_forbid_all_permit_nothing() {
+        for trouble in [RobotsTrouble::Unreachable, RobotsTrouble::ServerError, RobotsTrouble::ForbidsAll] {
+            let mut origins = Origins::new(&plan(Some(Fault::Robots { host: 0, trouble })));
+            let reply = origins.ask(1_500_000, 0, ROBOTS_PATH);
+            origins.delivered(0, &reply);
+            assert!(!origins.permits(0, "/"));
+            let reply = origins.ask(2_500_000, 0, ROBOTS_PATH);
+            origins.delivered(0, &reply);
+            assert!(origins.permits(0, "/"));
+        }
+        let mut origins = Origins::new(&plan(Some(Fault::Robots { host: 0, trouble: RobotsTrouble::Huge })));
+        let reply = origins.ask(1_500_000, 0, ROBOTS_PATH);
+        let Outcome::Answer(answered) = &reply.outcome else { panic!("no answer") };
+        assert!(answered.body_bytes > 500 * 1_024);
+        origins.delivered(0, &reply);
+        assert!(origins.permits(0, "/"));
+    }
+}
