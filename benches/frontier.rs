@@ -2,13 +2,14 @@
 //!
 //! **Adding.** Lists of links, as pages have them, go the way they go in a node: text → canonical URL → `Change::admit` → one
 //! fsynced commit for several lists. Every URL offered counts as discovered; about a fifth was offered before.
-//! **Taking.** The frontier core over the filled store, without delays, robots.txt and addresses: at most a thousand flights, each
-//! ended as soon as its `select` is on disk. What the core wants to read (sweeps, refills) and to keep (facts of hosts) is read
-//! and kept. Nothing is settled on disk: that belongs to fetching.
+//! **Taking.** The frontier core and the disk thread over the filled store, as in a node, without delays, robots.txt and addresses:
+//! batches of a thousand, several of them under way, each URL ended as soon as its `select` is on disk. What the core wants to
+//! read (sweeps, refills) and to keep (facts of hosts) is read and kept. Nothing is settled on disk: that belongs to fetching.
 //!
 //! `cargo bench -p benches --bench frontier -- --urls 1000000`. Each size runs in a process of its own, so that
 //! memory is its own too.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -17,17 +18,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use benches::{Dice, MIB, cpu_of, folder_bytes, forget_peak, memory, verdict, wait};
 use clap::Parser;
+use node::edges::disk::{Disk, DiskError, DiskOptions, Job};
 use node::edges::store::{Store, StoreOptions};
-use proto::batch::{Discovered, EntryKind, Pick};
+use node::edges::warc::WarcOptions;
+use proto::batch::{Discovered, Entry, EntryKind, Pick};
 use proto::cluster::lease::Leases;
 use proto::crawl::filter::{Filter, FilterRules, Scope};
-use proto::crawl::frontier::{Effect, Frontier, FrontierRules, HostFacts, Input, Now};
+use proto::crawl::frontier::{Effect, Frontier, FrontierRules, Input, LoadedQueue, Now};
 use proto::crawl::politeness::PaceRules;
 use proto::crawl::retry::{HostVerdict, RetryRules};
 use proto::id::UrlId;
-use proto::key::{DEFAULT_CRAWL, QueueKey};
+use proto::key::{DEFAULT_CRAWL, Order, QueueKey};
 use proto::url::{CanonicalUrl, UrlRules};
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 /// As in the product: RocksDB's C++ and our Rust share one heap.
 #[global_allocator]
@@ -123,11 +127,9 @@ fn measure(dir: &Path, arguments: &Arguments) -> anyhow::Result<Measured> {
     (measured.add_rss, measured.add_peak) = memory()?;
 
     forget_peak()?;
-    take(&mut store, arguments, &mut measured)?;
-    (measured.take_rss, measured.take_peak) = memory()?;
+    take(store, arguments, &mut measured)?;
 
     // What was taken is still there as flights; a start puts it back, so that the same URLs are counted as before.
-    drop(store);
     let store = Store::open(dir, StoreOptions::default())?;
     ensure!(store.state().places.ready == measured.urls, "{:?} after the flights came back", store.state().places);
     let started = Instant::now();
@@ -304,42 +306,146 @@ fn push_word(text: &mut String, number: u64) {
 
 // Taking.
 
-const FLIGHTS: usize = 1_000;
+const BATCH: usize = 1_000;
+/// So many that the next batch fills while one is written.
+const FLIGHTS: usize = 4 * BATCH;
 
-fn take(store: &mut Store, arguments: &Arguments, measured: &mut Measured) -> anyhow::Result<()> {
+fn take(store: Store, arguments: &Arguments, measured: &mut Measured) -> anyhow::Result<()> {
+    let options = DiskOptions { warc: no_pages(), commit_pause: Duration::ZERO };
+    let (disk, thread) = Disk::start(store, options)?;
+    let mut desk =
+        Desk { runtime: tokio::runtime::Builder::new_current_thread().build()?, disk, asked: VecDeque::new() };
     let clock = Instant::now();
     let now = || Now { mono: clock.elapsed().as_micros() as u64, unix_ms: UNIX_MS };
     let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[])?;
     let mut core = Frontier::new(now(), rules(), Arc::new(filter), Leases::Sole, 0, false);
-    let mut effects = Vec::new();
+    let (mut effects, mut picks) = (Vec::new(), Vec::new());
     let cpu_before = own_cpu_s()?;
     core.step(now(), Input::Tick, &mut effects);
     while measured.taken < arguments.take {
-        let mut reads = Vec::new();
-        let (picks, facts) = sort_out(&mut effects, &mut reads)?;
-        ensure!(!picks.is_empty() || !reads.is_empty(), "nothing to hand out, {:?}", core.standing());
-        if !picks.is_empty() {
-            let mut change = store.change();
-            change.select(&picks)?;
-            for (queue, facts) in &facts {
-                change.keep_facts(queue, facts)?;
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Fetch(pick) => picks.push(pick),
+                other => desk.ask(other)?,
             }
-            change.commit()?;
+        }
+        if picks.len() >= BATCH || desk.asked.is_empty() {
+            ensure!(!picks.is_empty(), "nothing to hand out, {:?}", core.standing());
+            desk.select(std::mem::take(&mut picks))?;
             measured.take_batches += 1;
         }
-        measured.taken += picks.len() as u64;
-        for read in reads {
-            let answer = answer(store, read)?;
-            core.step(now(), answer, &mut effects);
-        }
-        for pick in picks {
-            let ended = Input::FetchEnded { flight: pick.flight, host: HostVerdict::Healthy, retry_after_ms: None };
-            core.step(now(), ended, &mut effects);
-            core.step(now(), Input::Settled { flight: pick.flight, page: true }, &mut effects);
+        match desk.answer()? {
+            Answer::Heard(Some(input)) => core.step(now(), input, &mut effects),
+            Answer::Heard(None) => {}
+            Answer::Selected(picks) => {
+                measured.taken += picks.len() as u64;
+                for pick in picks {
+                    let verdict = HostVerdict::Healthy;
+                    let ended = Input::FetchEnded { flight: pick.flight, host: verdict, retry_after_ms: None };
+                    core.step(now(), ended, &mut effects);
+                    core.step(now(), Input::Settled { flight: pick.flight, page: true }, &mut effects);
+                }
+            }
         }
     }
     (measured.take_s, measured.take_cpu_s) = (clock.elapsed().as_secs_f64(), own_cpu_s()? - cpu_before);
-    Ok(())
+    (measured.take_rss, measured.take_peak) = memory()?;
+    desk.submit(Job::Stop)?;
+    thread.join().map_err(|_| anyhow::anyhow!("the disk thread did not end well"))
+}
+
+/// Nothing is fetched, so nothing is archived.
+fn no_pages() -> WarcOptions {
+    let text = String::new;
+    WarcOptions { segment_bytes_max: 1 << 30, software: text(), user_agent: text(), robots: text(), node_seed: [0; 16] }
+}
+
+/// Questions to the disk thread, answered in the order in which they were asked.
+struct Desk {
+    runtime: tokio::runtime::Runtime,
+    disk: Disk,
+    asked: VecDeque<Asked>,
+}
+
+type Waiting<T> = oneshot::Receiver<Result<T, DiskError>>;
+
+enum Asked {
+    Selected(Vec<Pick>, Waiting<()>),
+    Kept(Waiting<()>),
+    Refilled(QueueKey, Waiting<(Vec<(Order, Entry)>, bool)>),
+    Loaded(u64, Waiting<LoadedQueue>),
+    Swept(u64, Waiting<(Vec<LoadedQueue>, Option<QueueKey>)>),
+}
+
+enum Answer {
+    Selected(Vec<Pick>),
+    Heard(Option<Input>),
+}
+
+impl Desk {
+    fn submit(&self, job: Job) -> anyhow::Result<()> {
+        Ok(self.runtime.block_on(self.disk.submit(job))?)
+    }
+
+    fn select(&mut self, picks: Vec<Pick>) -> anyhow::Result<()> {
+        let (reply, waiting) = oneshot::channel();
+        self.submit(Job::Select(picks.clone(), reply))?;
+        self.asked.push_back(Asked::Selected(picks, waiting));
+        Ok(())
+    }
+
+    fn ask(&mut self, effect: Effect) -> anyhow::Result<()> {
+        let asked = match effect {
+            Effect::Refill { queue, after, limit } => {
+                let (reply, waiting) = oneshot::channel();
+                self.submit(Job::Refill(queue.clone(), after, limit, reply))?;
+                Asked::Refilled(queue, waiting)
+            }
+            Effect::Load { read, queue, limit } => {
+                let (reply, waiting) = oneshot::channel();
+                self.submit(Job::Load(queue, limit, reply))?;
+                Asked::Loaded(read, waiting)
+            }
+            Effect::Sweep { read, slot: _, after, queues, limit } => {
+                let (reply, waiting) = oneshot::channel();
+                self.submit(Job::Sweep(after, queues, limit, reply))?;
+                Asked::Swept(read, waiting)
+            }
+            Effect::KeepFacts { queue, facts } => {
+                let (reply, waiting) = oneshot::channel();
+                self.submit(Job::KeepFacts(queue, Box::new(facts), reply))?;
+                Asked::Kept(waiting)
+            }
+            other => anyhow::bail!("no such effect without robots, addresses and losses: {other:?}"),
+        };
+        self.asked.push_back(asked);
+        Ok(())
+    }
+
+    fn answer(&mut self) -> anyhow::Result<Answer> {
+        Ok(match self.asked.pop_front().context("nothing was asked")? {
+            Asked::Selected(picks, waiting) => {
+                waiting.blocking_recv()??;
+                Answer::Selected(picks)
+            }
+            Asked::Kept(waiting) => {
+                waiting.blocking_recv()??;
+                Answer::Heard(None)
+            }
+            Asked::Refilled(queue, waiting) => {
+                let (entries, more) = waiting.blocking_recv()??;
+                Answer::Heard(Some(Input::Refilled { queue, entries, more }))
+            }
+            Asked::Loaded(read, waiting) => {
+                let queues = vec![waiting.blocking_recv()??];
+                Answer::Heard(Some(Input::Loaded { read, queues, sweep: None }))
+            }
+            Asked::Swept(read, waiting) => {
+                let (queues, next) = waiting.blocking_recv()??;
+                Answer::Heard(Some(Input::Loaded { read, queues, sweep: Some(next) }))
+            }
+        })
+    }
 }
 
 /// The product's rules and bounds, without anything that makes a host wait.
@@ -362,38 +468,6 @@ fn rules() -> FrontierRules {
         urls: UrlRules::default(),
         pages_max: None,
     }
-}
-
-type Writes = (Vec<Pick>, Vec<(QueueKey, HostFacts)>);
-
-fn sort_out(effects: &mut Vec<Effect>, reads: &mut Vec<Effect>) -> anyhow::Result<Writes> {
-    let (mut picks, mut facts) = (Vec::new(), Vec::new());
-    for effect in effects.drain(..) {
-        match effect {
-            Effect::Fetch(pick) => picks.push(pick),
-            Effect::KeepFacts { queue, facts: known } => facts.push((queue, known)),
-            Effect::Refill { .. } | Effect::Load { .. } | Effect::Sweep { .. } => reads.push(effect),
-            other => anyhow::bail!("no such effect without robots, addresses and losses: {other:?}"),
-        }
-    }
-    Ok((picks, facts))
-}
-
-fn answer(store: &Store, read: Effect) -> anyhow::Result<Input> {
-    Ok(match read {
-        Effect::Refill { queue, after, limit } => {
-            let (entries, more) = store.refill(&queue, after, limit)?;
-            Input::Refilled { queue, entries, more }
-        }
-        Effect::Load { read, queue, limit } => {
-            Input::Loaded { read, queues: vec![store.load_queue(&queue, limit)?], sweep: None }
-        }
-        Effect::Sweep { read, slot: _, after, queues, limit } => {
-            let (queues, next) = store.sweep(after.as_ref(), queues, limit)?;
-            Input::Loaded { read, queues, sweep: Some(next) }
-        }
-        other => anyhow::bail!("not a read: {other:?}"),
-    })
 }
 
 // The table.
