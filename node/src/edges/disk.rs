@@ -176,20 +176,23 @@ pub struct DiskOptions {
 impl Disk {
     /// Opens the WARC files below `dir` and starts the thread. The join handle ends when all handles are dropped.
     pub fn start(store: Store, options: DiskOptions) -> Result<(Disk, std::thread::JoinHandle<()>), DiskError> {
-        let dir = store.dir().join("warc");
-        let warc = WarcWriter::open(&dir, options.warc, store.state().warc_end)?;
-        let (jobs, waiting) = mpsc::channel(JOBS_WAITING_MAX);
-        let mut thread = DiskThread { store, warc, commit_pause: options.commit_pause, fresh: HashMap::new() };
+        let mut work = DiskWork::new(store, options)?;
+        let (disk, mut jobs) = Disk::queue();
         let thread = std::thread::Builder::new()
             .name("disk".into())
-            .spawn(move || thread.run(waiting))
+            .spawn(move || {
+                while let Some(first) = jobs.blocking_recv()
+                    && work.perform(first, &mut jobs)
+                {}
+            })
             .map_err(|error| DiskError::Failed(format!("cannot start the disk thread: {error}")))?;
-        Ok((Disk { jobs }, thread))
+        Ok((disk, thread))
     }
 
-    /// A handle to a disk that is run elsewhere, by whoever has the other end of the channel.
-    pub fn over(jobs: mpsc::Sender<Job>) -> Disk {
-        Disk { jobs }
+    /// A handle whose jobs are performed by whoever has the other end: a simulator, in its own time.
+    pub fn queue() -> (Disk, mpsc::Receiver<Job>) {
+        let (jobs, waiting) = mpsc::channel(JOBS_WAITING_MAX);
+        (Disk { jobs }, waiting)
     }
 
     /// Hands a job over, waiting while the disk has too many.
@@ -205,7 +208,8 @@ impl Disk {
     }
 }
 
-struct DiskThread {
+/// Performs jobs. It owns the store and the WARC files.
+pub struct DiskWork {
     store: Store,
     warc: WarcWriter,
     commit_pause: Duration,
@@ -219,27 +223,33 @@ type Original = (UrlId, ContentRow, String);
 /// Answers that wait for the commit.
 type Deferred = Box<dyn FnOnce(Option<DiskError>)>;
 
-impl DiskThread {
-    fn run(&mut self, mut jobs: mpsc::Receiver<Job>) {
-        let mut stop = false;
-        while !stop && let Some(first) = jobs.blocking_recv() {
-            let (mut writes, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
-            let mut next = Some(first);
-            while let Some(job) = next {
-                bytes += job.bytes();
-                stop |= matches!(job, Job::Stop);
-                let group = if job.is_write() { &mut writes } else { &mut reads };
-                group.push(job);
-                let full = writes.len() + reads.len() >= GROUP_JOBS_MAX || bytes >= GROUP_BYTES_MAX;
-                next = if full { None } else { jobs.try_recv().ok() };
-            }
-            if !writes.is_empty() {
-                self.commit(writes);
-            }
-            for job in reads {
-                self.read(job);
-            }
+impl DiskWork {
+    /// Opens the WARC files beside `store`.
+    pub fn new(store: Store, options: DiskOptions) -> Result<DiskWork, DiskError> {
+        let dir = store.dir().join("warc");
+        let warc = WarcWriter::open(&dir, options.warc, store.state().warc_end)?;
+        Ok(DiskWork { store, warc, commit_pause: options.commit_pause, fresh: HashMap::new() })
+    }
+
+    /// Performs `first` and whatever waits behind it, as one group. Says whether to go on.
+    pub fn perform(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) -> bool {
+        let (mut writes, mut reads, mut bytes, mut stop) = (Vec::new(), Vec::new(), 0, false);
+        let mut next = Some(first);
+        while let Some(job) = next {
+            bytes += job.bytes();
+            stop |= matches!(job, Job::Stop);
+            let group = if job.is_write() { &mut writes } else { &mut reads };
+            group.push(job);
+            let full = writes.len() + reads.len() >= GROUP_JOBS_MAX || bytes >= GROUP_BYTES_MAX;
+            next = if full { None } else { jobs.try_recv().ok() };
         }
+        if !writes.is_empty() {
+            self.commit(writes);
+        }
+        for job in reads {
+            self.read(job);
+        }
+        !stop
     }
 
     /// Writes a group: all of it, or nothing and every sender hears why.

@@ -229,6 +229,36 @@ pub struct Fetched {
 }
 
 impl Fetched {
+    /// An answer that came whole, over HTTP/1.1 and without an encoding, from a web that needs no client.
+    pub fn plain(
+        order: &FetchOrder,
+        status: StatusCode,
+        headers: HeaderMap,
+        body: Bytes,
+        started_unix_ms: u64,
+    ) -> Self {
+        let mut request_head = format!("GET {} HTTP/1.1\r\n", order.url.path_and_query()).into_bytes();
+        write_line(&mut request_head, "host", order.url.host().as_bytes());
+        request_head.extend_from_slice(b"\r\n");
+        let mut response_head = format!("HTTP/1.1 {status}\r\n").into_bytes();
+        headers.iter().for_each(|(name, value)| write_line(&mut response_head, name.as_str(), value.as_bytes()));
+        response_head.extend_from_slice(b"\r\n");
+        Fetched {
+            status: status.as_u16(),
+            version: Version::HTTP_11,
+            request_head,
+            response_head,
+            wire_body: body.clone(),
+            body,
+            form: BodyForm::Plain,
+            truncated: None,
+            remote: None,
+            started_unix_ms,
+            elapsed_ms: 0,
+            headers,
+        }
+    }
+
     /// Returns the values of the header `name`, in order.
     pub fn header_values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + 'a {
         self.headers.get_all(name).iter().map(HeaderValue::as_bytes)
