@@ -319,7 +319,7 @@ fn take(store: Store, arguments: &Arguments, measured: &mut Measured) -> anyhow:
     let now = || Now { mono: clock.elapsed().as_micros() as u64, unix_ms: UNIX_MS };
     let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[])?;
     let mut core = Frontier::new(now(), rules(), Arc::new(filter), Leases::Sole, 0, false);
-    let (mut effects, mut picks) = (Vec::new(), Vec::new());
+    let (mut effects, mut picks) = (Vec::new(), Vec::<Pick>::new());
     let cpu_before = own_cpu_s()?;
     core.step(now(), Input::Tick, &mut effects);
     while measured.taken < arguments.take {
@@ -329,11 +329,11 @@ fn take(store: Store, arguments: &Arguments, measured: &mut Measured) -> anyhow:
                 other => desk.ask(other)?,
             }
         }
-        if picks.len() >= BATCH || desk.asked.is_empty() {
-            ensure!(!picks.is_empty(), "nothing to hand out, {:?}", core.standing());
-            desk.select(std::mem::take(&mut picks))?;
+        while picks.len() >= BATCH || (desk.asked.is_empty() && !picks.is_empty()) {
+            desk.select(picks.drain(..picks.len().min(BATCH)).collect())?;
             measured.take_batches += 1;
         }
+        ensure!(!desk.asked.is_empty(), "nothing to hand out, {:?}", core.standing());
         match desk.answer()? {
             Answer::Heard(Some(input)) => core.step(now(), input, &mut effects),
             Answer::Heard(None) => {}
