@@ -2,8 +2,8 @@
 //! stepped by hand on their own drifting clocks, over the world's network, disks and hosts. It is the fastest layer and the one
 //! that reaches the most interleavings.
 //!
-//! [`node`] is one node: its two cores, and the storage between them that the product has in RocksDB. [`storage`] is that storage.
-//! [`faults`] does to nodes what the plan says. This file is the loop, and what connects the nodes: messages, hosts, clients.
+//! `node` is one node: its two cores, and the storage between them that the product has in RocksDB. `storage` is that storage.
+//! `faults` does to nodes what the plan says. This file is the loop, and what connects the nodes: messages, hosts, clients.
 
 mod faults;
 mod node;
