@@ -1,7 +1,7 @@
 //! Coordinator: membership, ring, leases, replication, repair, routing and propagation of one node, in one pure machine.
 //! [`Coordinator::step`] takes what happened and says what to do; [`Coordinator::next_wake`] when to step again.
 //!
-//! Beside it stands the [frontier](crate::crawl::frontier), which decides what is fetched next. The coordinator tells it which slots it may serve,
+//! Beside it stands the [`frontier`], which decides what is fetched next. The coordinator tells it which slots it may serve,
 //! gets what it hands out, has that written SELECTED on W disks, sends it to the node that is to fetch it, takes in what came of it, has that
 //! written too, and tells the frontier. Whoever runs the two (the product's actors, the simulator) carries messages, stores
 //! and reads records, and fetches; it decides nothing.
