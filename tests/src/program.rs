@@ -213,6 +213,10 @@ impl Ended {
 impl std::fmt::Display for Ended {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tail = |text: &str| text.chars().skip(text.chars().count().saturating_sub(2_000)).collect::<String>();
-        write!(out, "exit code {:?}\nstdout: …{}\nstderr: …{}", self.code, tail(&self.stdout), tail(&self.stderr))
+        write!(out, "exit code {:?}\nstdout: …{}\nstderr: …{}", self.code, tail(&self.stdout), tail(&self.stderr))?;
+        // What matters of a panic stands above its backtrace.
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        let panics = lines.windows(3).filter(|lines| lines[0].contains("panicked at"));
+        panics.take(3).try_for_each(|lines| write!(out, "\n{}", lines.join("\n")))
     }
 }

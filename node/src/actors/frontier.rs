@@ -154,6 +154,7 @@ impl Frontier {
     }
 
     fn perform(&mut self, effects: &mut Vec<Effect>, ctx: &mut Context<Self>) {
+        self.select(effects);
         let mut picks = Vec::new();
         let mut refused = Vec::new();
         for effect in effects.drain(..) {
@@ -237,17 +238,23 @@ impl Frontier {
         });
     }
 
-    /// Has picks written down as handed out. The request is in storage's mailbox when this returns, so it is ahead of whatever
-    /// comes of the picks, and nobody waits for the disk: what a kill makes us forget was in flight.
-    fn select(&self, picks: &[Pick]) {
-        let (reply, answer) = oneshot::channel();
-        self.parts.storage.answer(DiskRequest(Job::Select(picks.to_vec(), reply))); // at most `concurrency` are out
-        self.hear(answer, |()| {});
+    /// Has what is handed out written down as such, before anything else: a read of the same step must not find it waiting. The
+    /// request is in storage's mailbox when this returns, so it is ahead of whatever comes of the picks too, and nobody waits
+    /// for the disk: what a kill makes us forget was in flight.
+    fn select(&self, effects: &[Effect]) {
+        let picked = |effect: &Effect| match effect {
+            Effect::Fetch(pick) | Effect::Refuse(pick, _) => Some(pick.clone()),
+            _ => None,
+        };
+        let picks: Vec<Pick> = effects.iter().filter_map(picked).collect();
+        if !picks.is_empty() {
+            let (reply, answer) = oneshot::channel();
+            self.parts.storage.answer(DiskRequest(Job::Select(picks, reply))); // at most `concurrency` are out
+            self.hear(answer, |()| {});
+        }
     }
 
     fn refuse(&self, refused: Vec<(Pick, Why)>) {
-        let picks: Vec<Pick> = refused.iter().map(|(pick, _)| pick.clone()).collect();
-        self.select(&picks);
         let unix_ms = self.parts.clock.now().unix_ms;
         for (pick, why) in refused {
             let landing = match why {
@@ -261,7 +268,6 @@ impl Frontier {
     }
 
     fn send_batches(&mut self, picks: Vec<Pick>) {
-        self.select(&picks);
         let mut by_slot: BTreeMap<Slot, Vec<Pick>> = BTreeMap::new();
         for pick in picks {
             by_slot.entry(pick.queue.slot()).or_default().push(pick);

@@ -192,6 +192,35 @@ async fn crawl(config: Config, filter: Arc<Filter>, seeds: Vec<CanonicalUrl>, js
         StartError::Store(_) | StartError::Disk(_) => Complaint::data(error),
         StartError::Client(_) => Complaint::usage(error),
     })?;
+    let watched = watch_over(&node, &config, seeds, json, &mut signals).await;
+    // However it ended: threads of the database that outlive the process's end would abort it.
+    node.stop().await;
+    actix::System::current().stop();
+    let Watched { ended, elapsed, fetches_before } = watched?;
+    let summary = Summary::read(&config.storage.data, ended, elapsed, fetches_before).map_err(Complaint::data)?;
+    if json {
+        say(&summary.json(&config.storage.data));
+    } else {
+        say(&summary.text(&config.storage.data).trim_end());
+    }
+    Ok(if ended == Ended::Interrupted { Exit::Interrupted } else { Exit::Done })
+}
+
+/// A crawl that came to its end.
+struct Watched {
+    ended: Ended,
+    elapsed: Duration,
+    fetches_before: u64,
+}
+
+/// Opens the door, plants the seeds and follows the crawl.
+async fn watch_over(
+    node: &Node,
+    config: &Config,
+    seeds: Vec<CanonicalUrl>,
+    json: bool,
+    signals: &mut mpsc::Receiver<()>,
+) -> Result<Watched, Complaint> {
     let (health, shown_health) = watch::channel(Ok(()));
     if let Some(address) = config.http.listen {
         let bound = doors::http::open(address, node.metrics().clone(), shown_health).await.map_err(Complaint::usage)?;
@@ -200,22 +229,11 @@ async fn crawl(config: Config, filter: Arc<Filter>, seeds: Vec<CanonicalUrl>, js
         }
     }
     let before = node.state().await.map_err(Complaint::failed)?;
-    plant(&node, &config, seeds).await?;
+    plant(node, config, seeds).await?;
     let mut progress = Progress::start(json);
-    let watched = follow(&node, &config, &mut progress, &mut signals, &health).await;
+    let ended = follow(node, config, &mut progress, signals, &health).await;
     progress.finish();
-    let elapsed = progress.elapsed();
-    node.stop().await;
-    actix::System::current().stop();
-    let ended = watched?;
-    let summary =
-        Summary::read(&config.storage.data, ended, elapsed, before.counters.fetches).map_err(Complaint::data)?;
-    if json {
-        say(&summary.json(&config.storage.data));
-    } else {
-        say(&summary.text(&config.storage.data).trim_end());
-    }
-    Ok(if ended == Ended::Interrupted { Exit::Interrupted } else { Exit::Done })
+    Ok(Watched { ended: ended?, elapsed: progress.elapsed(), fetches_before: before.counters.fetches })
 }
 
 /// Puts the seeds into the frontier; those known from a former run stay as they are.

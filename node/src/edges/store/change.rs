@@ -77,6 +77,8 @@ pub struct Change<'a> {
     fresh: HashSet<UrlId, Seeded>,
     /// Earliest due entry of each slot in this batch, which no scan of the database finds yet.
     fresh_due: BTreeMap<usize, u64>,
+    /// Entries that fell due in this batch, which a scan of the database still finds.
+    fallen: HashSet<Vec<u8>>,
     /// In-links to add. They go in last: a record put into the batch after its in-links would wipe them out.
     inlinks: Counts,
     /// Hosts whose counters changed.
@@ -88,7 +90,15 @@ impl Store {
     pub fn change(&mut self) -> Change<'_> {
         let seeded = *self.hosts.hasher();
         let (fresh, inlinks) = (HashSet::with_hasher(seeded), Counts::with_hasher(seeded));
-        Change { store: self, rows: Rows::default(), fresh, fresh_due: BTreeMap::new(), inlinks, touched: Vec::new() }
+        Change {
+            store: self,
+            rows: Rows::default(),
+            fresh,
+            fresh_due: BTreeMap::new(),
+            fallen: HashSet::new(),
+            inlinks,
+            touched: Vec::new(),
+        }
     }
 }
 
@@ -201,7 +211,11 @@ impl Change<'_> {
         for pick in picks {
             let key = pick.queue.ready(pick.order);
             self.put("flight", &key, &pick.flight)?; // the entry stays in `ready` until the flight lands
-            self.store.flying.insert(key, pick.flight);
+            if self.store.flying.insert(key, pick.flight).is_some() {
+                // Only its number changes: the former flight will land nowhere.
+                tracing::warn!(url = pick.entry.url.as_str(), flight = pick.flight, "handed out twice");
+                continue;
+            }
             self.store.state.places.ready -= 1;
             self.store.state.places.flights += 1;
         }
@@ -276,6 +290,9 @@ impl Change<'_> {
             self.store.next_due[*slot] = self.store.next_due[*slot].min(*at);
         }
         for (key, ready, retry, entry) in due {
+            if !self.fallen.insert(key.clone()) {
+                continue;
+            }
             let (Some(queue), Some(order)) = (QueueKey::prefix_of(&ready), Order::suffix_of(&ready)) else {
                 return Err(StoreError::damaged("due", "a key without queue and order"));
             };

@@ -180,6 +180,54 @@ fn a_flight_that_is_given_up_and_settled_in_one_group_lands_once() {
 }
 
 #[test]
+fn an_entry_that_is_handed_out_twice_is_counted_once_and_lands_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let admitted = admit(&mut store, &["http://a.example/"]);
+    let (first, second) = (pick(&admitted[0], 1), pick(&admitted[0], 2));
+    select(&mut store, std::slice::from_ref(&first));
+    select(&mut store, std::slice::from_ref(&second));
+    assert_eq!((store.state().places.ready, store.state().places.flights), (0, 1));
+    let landed = |store: &mut Store, pick| settle(store, pick, answered(), &[]);
+    landed(&mut store, first);
+    assert_eq!(store.state().places.flights, 1, "the former flight lands nowhere");
+    landed(&mut store, second);
+    assert_eq!(store.state().places, Places::default());
+    assert_counted(&store);
+}
+
+#[test]
+fn what_falls_due_twice_in_one_group_is_queued_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let urls = ["http://a.example/1", "http://a.example/2", "http://a.example/3"];
+    let admitted = admit(&mut store, &urls);
+    let picks: Vec<Pick> = admitted.iter().enumerate().map(|(n, admitted)| pick(admitted, n as u64)).collect();
+    select(&mut store, &picks);
+    let lost = |pick: &Pick| Settle {
+        pick: pick.clone(),
+        ending: Ending::Failed(Failure::Lost, None, None),
+        fetched: None,
+        links: Vec::new(),
+        unix_ms: 2_000,
+    };
+    let mut change = store.change();
+    change.settle(lost(&picks[0])).unwrap();
+    change.settle(lost(&picks[1])).unwrap();
+    change.commit().unwrap();
+    // The one that is settled between them makes the second look scan the slot again.
+    let mut change = store.change();
+    let late = u64::MAX - 1;
+    assert_eq!(change.fall_due(late, 10).unwrap().len(), 2);
+    change.settle(lost(&picks[2])).unwrap();
+    assert_eq!(change.fall_due(late, 10).unwrap().len(), 0);
+    assert_eq!(change.fall_due(late, 10).unwrap().len(), 0);
+    change.commit().unwrap();
+    assert_counted(&store);
+    assert_eq!((store.state().places.ready, store.state().places.retries), (2, 1));
+}
+
+#[test]
 fn in_links_count_other_pages_only() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());

@@ -58,6 +58,15 @@ struct Flight {
     cargo: Cargo,
 }
 
+impl Flight {
+    fn entry(&self) -> Option<(Order, QueueKey)> {
+        match &self.cargo {
+            Cargo::Page(pick) | Cargo::Refused(pick) => Some((pick.order, pick.queue.clone())),
+            Cargo::Robots(_) => None,
+        }
+    }
+}
+
 enum Cargo {
     Page(Pick),
     Refused(Pick),
@@ -95,6 +104,8 @@ pub struct Frontier {
     agenda: BTreeSet<(Micros, u64, QueueKey)>,
     turn: u64,
     flights: BTreeMap<u64, Flight>,
+    /// The entries among them.
+    aloft: BTreeSet<(Order, QueueKey)>,
     deadlines: BTreeSet<(Micros, u64)>,
     next_flight: u64,
     page_flights: u64,
@@ -135,6 +146,7 @@ impl Frontier {
             agenda: BTreeSet::new(),
             turn: 0,
             flights: BTreeMap::new(),
+            aloft: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             // Answers to a former life of this actor may still come: numbers never repeat within a start of the node.
             next_flight: now.mono + 1,
@@ -316,8 +328,14 @@ impl Frontier {
             self.queues.insert(key.clone(), Box::new(queue));
         }
         let window_max = self.rules.window_max;
+        // A read that came before this may have brought the entry already, or it was put up again before we heard that it landed.
+        let aloft = self.aloft.contains(&(order, key.clone()));
         let queue = self.queues.get_mut(&key).expect("just looked up");
-        queue.admit(order, entry, window_max);
+        if aloft {
+            queue.read_again();
+        } else {
+            queue.admit(order, entry, window_max);
+        }
         self.schedule(&key, now.mono);
     }
 
@@ -337,7 +355,8 @@ impl Frontier {
         self.end_read(read);
     }
 
-    fn loaded_one(&mut self, now: Now, read: u64, loaded: LoadedQueue) {
+    fn loaded_one(&mut self, now: Now, read: u64, mut loaded: LoadedQueue) {
+        loaded.entries.retain(|(order, _)| !self.aloft.contains(&(*order, loaded.key.clone())));
         let stale = self.forgotten.get(&loaded.key).is_some_and(|newest| read <= *newest);
         match self.queues.get(&loaded.key) {
             Some(queue) if !queue.loading => return,
@@ -418,7 +437,8 @@ impl Frontier {
         }
     }
 
-    fn refilled(&mut self, now: Now, key: &QueueKey, entries: Vec<(Order, Entry)>, more: bool) {
+    fn refilled(&mut self, now: Now, key: &QueueKey, mut entries: Vec<(Order, Entry)>, more: bool) {
+        entries.retain(|(order, _)| !self.aloft.contains(&(*order, key.clone())));
         let window_max = self.rules.window_max;
         let Some(queue) = self.queues.get_mut(key) else { return };
         queue.refilled(entries, more, window_max);
@@ -566,12 +586,16 @@ impl Frontier {
     fn take_off(&mut self, now: Now, number: u64, mut flight: Flight) {
         flight.deadline = now.mono + self.rules.flight_timeout;
         self.deadlines.insert((flight.deadline, number));
+        self.aloft.extend(flight.entry());
         self.flights.insert(number, flight);
     }
 
     fn land(&mut self, number: u64) -> Option<Flight> {
         let flight = self.flights.remove(&number)?;
         self.deadlines.remove(&(flight.deadline, number));
+        if let Some(entry) = flight.entry() {
+            self.aloft.remove(&entry);
+        }
         self.page_flights -= u64::from(matches!(flight.cargo, Cargo::Page(_)));
         Some(flight)
     }

@@ -73,6 +73,8 @@ pub(super) struct Queue {
     pub(super) loading: bool,
     /// An entry came behind the cursor while the disk was being read: it may or may not have been seen.
     missed: bool,
+    /// What is being read may be of the past: read from the beginning when it came.
+    doubtful: bool,
     pub(super) errands: VecDeque<Errand>,
     pub(super) busy: bool,
     pub(super) pace: Pace,
@@ -104,6 +106,7 @@ impl Queue {
             refilling: false,
             loading: false,
             missed: false,
+            doubtful: false,
             errands: VecDeque::new(),
             busy: false,
             pace: Pace::new(now.mono, &rules.pace, delay, facts.lessons.clone(), !facts.heard),
@@ -176,6 +179,9 @@ impl Queue {
         self.refilling = false;
         self.more = more || self.missed;
         self.missed = false;
+        if std::mem::take(&mut self.doubtful) {
+            return self.read_again();
+        }
         let cursor = self.cursor;
         for (order, entry) in entries {
             // What is at or before the cursor is known already, and perhaps in flight.
@@ -185,6 +191,16 @@ impl Queue {
             }
         }
         self.trim(window_max);
+    }
+
+    /// Forgets where it stands on disk.
+    pub(super) fn read_again(&mut self) {
+        self.missed |= self.loading;
+        self.doubtful |= self.refilling;
+        if !self.loading && !self.refilling {
+            self.window.clear();
+            (self.cursor, self.more) = (None, true);
+        }
     }
 
     fn trim(&mut self, window_max: usize) {

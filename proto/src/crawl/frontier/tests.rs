@@ -72,6 +72,8 @@ struct World {
     refused: Vec<(String, Why)>,
     discovered: Vec<String>,
     idle: Vec<Slot>,
+    news_late_max: Micros,
+    last_news: Micros,
     queues_seen_max: usize,
     flights_seen_max: usize,
     robots_seen_max: usize,
@@ -98,6 +100,8 @@ impl World {
             refused: Vec::new(),
             discovered: Vec::new(),
             idle: Vec::new(),
+            news_late_max: 0,
+            last_news: 0,
             queues_seen_max: 0,
             flights_seen_max: 0,
             robots_seen_max: 0,
@@ -114,8 +118,12 @@ impl World {
         let entry =
             Entry { url, kind: EntryKind::Page, progress: Progress::new(NodeId::SOLE), redirects: 0, validators: None };
         self.disk.entry(queue.clone()).or_default().insert(order, entry.clone());
-        if tell {
+        if tell && self.news_late_max == 0 {
             self.step(Input::Admitted { queue, order, entry, new_host });
+        } else if tell {
+            // News of entries and of landings keep their order; answers to reads, which may know more already, overtake them.
+            self.last_news = self.last_news.max(self.now + self.rng.random_range(0..self.news_late_max));
+            self.later(self.last_news, Input::Admitted { queue, order, entry, new_host });
         }
     }
 
@@ -157,7 +165,7 @@ impl World {
                 }
                 let verdict = host.verdict.unwrap_or(HostVerdict::Healthy);
                 self.later(end, Input::FetchEnded { flight: pick.flight, host: verdict, retry_after_ms: None });
-                let settled = end + self.rng.random_range(0..50_000u64);
+                let settled = (end + self.rng.random_range(0..50_000u64)).max(self.last_news);
                 self.later(settled, Input::Settled { flight: pick.flight, page: true });
             }
             Effect::FetchRobots { flight, url } => {
@@ -168,7 +176,7 @@ impl World {
             Effect::Refuse(pick, why) => {
                 self.disk.get_mut(&pick.queue).and_then(|queue| queue.remove(&pick.order)).expect("was on disk");
                 self.refused.push((pick.entry.url.as_str().to_owned(), why));
-                self.later(soon, Input::Settled { flight: pick.flight, page: false });
+                self.later(soon.max(self.last_news), Input::Settled { flight: pick.flight, page: false });
             }
             Effect::Lost(pick) => {
                 self.disk.entry(pick.queue.clone()).or_default().insert(pick.order, pick.entry.clone());
@@ -498,9 +506,10 @@ proptest! {
         window_max in 1..5usize,
         flights_max in 1..6usize,
         failing in 0..3u8,
+        news_late_max in prop_oneof![Just(0), 1..3_000_000u64],
     ) {
         let rules = FrontierRules { queues_max, window_max, flights_max, ..rules() };
-        let mut world = World::new(rules, seed);
+        let mut world = World { news_late_max, ..World::new(rules, seed) };
         let name = |host: usize| format!("h{}.d{}.example", host % hosts, host % hosts % 7);
         for host in 0..hosts {
             let verdict = (host % 5 < usize::from(failing)).then_some(HostVerdict::SlowDown);
