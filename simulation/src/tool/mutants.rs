@@ -74,8 +74,13 @@ fn hunt_one(layer: &dyn Layer, mutant: &Mutant, base: u64) -> Hunt {
     let mut hunt = Hunt { mutant: mutant.name, seeds_max: mutant.seeds_max, seeds: 0, caught: None };
     while hunt.seeds < mutant.seeds_max && hunt.caught.is_none() {
         let seed = base.wrapping_add(hunt.seeds);
+        let plan = Plan::from_seed(seed);
         hunt.seeds += 1;
-        hunt.caught = super::run(layer, &Plan::from_seed(seed), &options).violation.map(|violation| (seed, violation));
+        let Some(violation) = super::run(layer, &plan, &options).violation else { continue };
+        // What breaks without the defect as well does not speak of it.
+        if super::run(layer, &plan, &RunOptions::default()).violation.is_none() {
+            hunt.caught = Some((seed, violation));
+        }
     }
     hunt
 }
