@@ -197,11 +197,11 @@ fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robot
         pace: PaceRules {
             delay_ms: plan.cluster.crawl_delay_ms,
             crawl_delay_max_ms: 10_000,
-            slow_down_min_ms: 400,
-            slow_down_max_ms: 5_000,
+            slow_down_min_ms: 200,
+            slow_down_max_ms: 1_500,
             failures_max: 4,
-            leave_min_ms: 1_000,
-            leave_max_ms: 4_000,
+            leave_min_ms: 500,
+            leave_max_ms: 1_000,
             drift_ppm: if drift { plan.cluster.drift_ppm as u32 } else { 0 },
         },
         retry,
@@ -269,10 +269,10 @@ impl World<'_> {
         rules.propagate = PropagateRules { urls_max: 24, ..PropagateRules::default() };
         rules.planted = planted;
         let retry = RetryRules {
-            attempts_max: 4,
-            slow_down_attempts_max: 6,
-            wait_min_ms: 400,
-            wait_max_ms: 3_000,
+            attempts_max: 3,
+            slow_down_attempts_max: 3,
+            wait_min_ms: 300,
+            wait_max_ms: 1_000,
             robots_wait_ms: 1_000,
         };
         let (obey_robots, drift) = (!is(planted, "robots_ignored"), !is(planted, "delay_without_drift"));
