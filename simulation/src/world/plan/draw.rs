@@ -126,7 +126,7 @@ fn web(seed: u64) -> WebPlan {
         seeds: hosts,
         crawl_delay_ms: draw.pick(&[0, 0, 300]),
         long_crawl_delay_ms: draw.pick(&[500, 2_000]),
-        delay_ms: draw.pick(&[20, 200]),
+        delay_ms: draw.pick(&[0, 20, 200]),
         robots_variants: draw.percent(40),
         oddities: ODDITIES.into_iter().filter(|_| draw.percent(15)).map(|oddity| (oddity, 1)).collect(),
         slow_ms: 1_000,
