@@ -1,8 +1,8 @@
 //! Who is in the cluster and who of them is alive: SWIM by foca, and the view that the ring is built from.
 //!
 //! foca is sans-IO: it is fed data and timers, and says what to send and when to be woken. Two things are ours. **Knocking**: foca stops all
-//! its timers when it sees no active member, and would stay alone for ever, so while nobody is alive we announce ourselves to the
-//! bootstrap peers again and again. **The view**: a node that is down keeps its place for `forget_after`, because moving its data costs
+//! its timers when it sees no active member, and also when it renews its identity, until somebody speaks to it; it would stay alone for ever,
+//! so while nobody is alive or heard we announce ourselves to everybody we know, again and again. **The view**: a node that is down keeps its place for `forget_after`, because moving its data costs
 //! more than waiting for it; a node that leaves gives its place up at once; and a changed view must be stable for a while before
 //! anything moves, because views change in bursts.
 
@@ -264,10 +264,14 @@ pub struct Membership {
     coming: Option<(View, Micros)>,
     next_knock: Micros,
     knocks: u64,
+    last_heard: Micros,
     report_number: u32,
     leaving: bool,
     closed: bool,
 }
+
+/// Times of knocking without a word from anybody, after which a node counts as alone: with others alive it is probed every second.
+const SILENCE: u64 = 3;
 
 /// Nodes known: a bound against a peer that invents some.
 const KNOWN_MAX: usize = 4_096;
@@ -307,6 +311,7 @@ impl Membership {
             coming: None,
             next_knock: now,
             knocks: 0,
+            last_heard: now,
             report_number: 0,
             leaving: false,
             closed: false,
@@ -321,7 +326,9 @@ impl Membership {
             return News::default();
         }
         // What cannot be understood, or comes from a former life, is no news.
-        let _ = self.foca.handle_data(data, &mut self.runtime);
+        if self.foca.handle_data(data, &mut self.runtime).is_ok() {
+            self.last_heard = now;
+        }
         self.drain(now, sends)
     }
 
@@ -336,8 +343,9 @@ impl Membership {
         }
         if now >= self.next_knock {
             self.next_knock = now + self.rules.knock_every;
-            let alone = self.foca.num_members() == 0 && !self.closed;
-            if alone && !(planted!(self.planted, NoReannounce) && self.knocks > 0) {
+            let silence = now >= self.last_heard + SILENCE * self.rules.knock_every;
+            let alone = self.foca.num_members() == 0 || silence;
+            if alone && !self.closed && !(planted!(self.planted, NoReannounce) && self.knocks > 0) {
                 self.knocks += 1;
                 self.knock();
             }

@@ -565,8 +565,25 @@ impl World<'_> {
             self.trace.sometimes(at, "fsync_failed");
             self.fall_back(id);
         }
+        // The disk has all of it before anything follows from any of it.
+        for what in covered.iter().filter(|_| durable) {
+            self.record_durable(at, id, what);
+        }
         for what in covered {
             self.covered(at, id, what, durable);
+        }
+    }
+
+    /// Tells the trace what is on the disk of a node now.
+    pub(super) fn record_durable(&mut self, at: Micros, id: NodeId, what: &What) {
+        match what {
+            What::Records(_, copies) => {
+                for copy in copies {
+                    self.trace.record(at, durable_event(id, copy));
+                }
+            }
+            What::Drop(slot) => self.trace.record(at, Event::SlotDropped { node: id, slot: *slot }),
+            What::Facts(..) | What::Boot(_) => {}
         }
     }
 
@@ -584,7 +601,6 @@ impl World<'_> {
                     let hash = copy.hash();
                     let before = machine.hashes.insert(copy.key.clone(), hash);
                     changed.push(Changed::new(&copy.key, before, Some(hash)));
-                    self.trace.record(at, durable_event(id, copy));
                 }
                 let fresh = machine.storage.fresh(keys, now.unix_ms);
                 self.step(at, id, coordinator::Input::Stored { op, changed });
@@ -593,7 +609,6 @@ impl World<'_> {
             What::Drop(slot) => {
                 if durable {
                     machine.hashes.retain(|key, _| key.slot() != slot);
-                    self.trace.record(at, Event::SlotDropped { node: id, slot });
                     self.step(at, id, coordinator::Input::Dropped { slot });
                 }
             }
@@ -812,7 +827,7 @@ impl World<'_> {
 }
 
 /// A record that is on the disk of a node.
-pub(super) fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
+fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
     let settled = copy.open().is_ok_and(|kept| kept.is_closed());
     Event::RecordDurable { node, slot: copy.slot(), url: copy.key.id(), progress: copy.progress, settled }
 }

@@ -90,7 +90,7 @@ impl Coordinator {
         match purpose {
             Purpose::Selected(batch) => self.abandon_batch(batch, out),
             Purpose::Crawled => {}
-            Purpose::Settled { flight, .. } => self.settle_failed(flight),
+            Purpose::Settled { flight, .. } => self.settle_failed(flight, out),
             // Nothing is said: who discovered them sends them again.
             Purpose::Kept { admit, .. } => drop(self.admissions.remove(&admit)),
         }
