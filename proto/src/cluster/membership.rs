@@ -2,7 +2,8 @@
 //!
 //! foca is sans-IO: it is fed data and timers, and says what to send and when to be woken. Two things are ours. **Knocking**: foca stops all
 //! its timers when it sees no active member, and also when it renews its identity, until somebody speaks to it; it would stay alone for ever,
-//! so while nobody is alive or heard we announce ourselves to everybody we know, again and again. **The view**: a node that is down keeps its place for `forget_after`, because moving its data costs
+//! so while nobody is alive or heard we announce ourselves to everybody we know, again and again; and always now and then to a peer that we
+//! do not see, because two groups that started on two sides of a partition would never hear of each other. **The view**: a node that is down keeps its place for `forget_after`, because moving its data costs
 //! more than waiting for it; a node that leaves gives its place up at once; and a changed view must be stable for a while before
 //! anything moves, because views change in bursts.
 
@@ -345,18 +346,25 @@ impl Membership {
             self.next_knock = now + self.rules.knock_every;
             let silence = now >= self.last_heard + SILENCE * self.rules.knock_every;
             let alone = self.foca.num_members() == 0 || silence;
-            if alone && !self.closed && !(planted!(self.planted, NoReannounce) && self.knocks > 0) {
-                self.knocks += 1;
-                self.knock();
+            if !self.closed && !(planted!(self.planted, NoReannounce) && self.knocks > 0) {
+                self.knock(alone);
             }
         }
         self.drain(now, sends)
     }
 
-    fn knock(&mut self) {
-        let strangers: BTreeSet<NodeId> = self.bootstrap.iter().copied().chain(self.known.keys().copied()).collect();
-        for node in strangers {
-            let _ = self.foca.announce(Identity { node, bump: 0, weight: 0 }, &mut self.runtime);
+    /// Announces us to those we do not see: to all of them while we are alone, else to one at a time. Two groups that started on two
+    /// sides of a partition know nothing of each other, and none of them is alone.
+    fn knock(&mut self, alone: bool) {
+        let everybody: BTreeSet<NodeId> = self.bootstrap.iter().copied().chain(self.known.keys().copied()).collect();
+        let strangers: Vec<NodeId> = everybody.into_iter().filter(|node| alone || !self.alive.contains(node)).collect();
+        if strangers.is_empty() {
+            return;
+        }
+        self.knocks += 1;
+        let chosen = if alone { &strangers[..] } else { &strangers[self.knocks as usize % strangers.len()..][..1] };
+        for node in chosen {
+            let _ = self.foca.announce(Identity { node: *node, bump: 0, weight: 0 }, &mut self.runtime);
         }
     }
 
@@ -620,6 +628,17 @@ mod tests {
         net.run(60 * SECOND);
         assert!(net.all_alive());
         assert!(net.views_changed.is_empty(), "who is down for a while keeps the place");
+    }
+
+    #[test]
+    fn two_groups_that_started_apart_find_each_other() {
+        let mut net = Net::new(5);
+        net.cut.extend([0, 1]);
+        net.run(30 * SECOND);
+        assert_eq!((net.nodes[0].alive().len(), net.nodes[4].alive().len()), (2, 3));
+        net.cut.clear();
+        net.run(50 * SECOND);
+        assert!(net.all_alive());
     }
 
     #[test]
