@@ -178,7 +178,7 @@ impl Node {
     }
 }
 
-fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robots: bool, drift: bool) -> FrontierRules {
+fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robots: bool) -> FrontierRules {
     let fetch_timeout = lease.at_least(plan.cluster.fetch_timeout_ms * MILLISECOND);
     FrontierRules {
         queues_max: 64,
@@ -202,7 +202,7 @@ fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robot
             failures_max: 4,
             leave_min_ms: 500,
             leave_max_ms: 1_000,
-            drift_ppm: if drift { plan.cluster.drift_ppm as u32 } else { 0 },
+            drift_ppm: plan.cluster.drift_ppm as u32,
         },
         retry,
         urls: UrlRules::default(),
@@ -275,8 +275,7 @@ impl World<'_> {
             wait_max_ms: 1_000,
             robots_wait_ms: 1_000,
         };
-        let (obey_robots, drift) = (!is(planted, "robots_ignored"), !is(planted, "delay_without_drift"));
-        let frontier_rules = frontier_rules(plan, &lease, retry, obey_robots, drift);
+        let frontier_rules = frontier_rules(plan, &lease, retry, !is(planted, "robots_ignored"));
         let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[])
             .expect("a filter without patterns");
         let quarantine = frontier_rules.pace.stretched(quarantine_ms(plan));
@@ -437,9 +436,7 @@ impl World<'_> {
             Effect::DropSlot { slot } => {
                 machine.storage.drop_slot(slot);
                 if !self.write(at, id, What::Drop(slot)) {
-                    self.fall_back(id);
-                    // It stays as it was, and is offered again.
-                    self.step(at, id, coordinator::Input::Tick);
+                    self.step(at, id, coordinator::Input::DropFailed { slot });
                 }
             }
             Effect::Admit { admit, crawl, parent, urls } => {
@@ -606,11 +603,10 @@ impl World<'_> {
                 self.step(at, id, coordinator::Input::Stored { op, changed });
                 self.admit_fresh(at, id, fresh);
             }
+            What::Drop(slot) if !durable => self.step(at, id, coordinator::Input::DropFailed { slot }),
             What::Drop(slot) => {
-                if durable {
-                    machine.hashes.retain(|key, _| key.slot() != slot);
-                    self.step(at, id, coordinator::Input::Dropped { slot });
-                }
+                machine.hashes.retain(|key, _| key.slot() != slot);
+                self.step(at, id, coordinator::Input::Dropped { slot });
             }
             What::Facts(..) | What::Boot(_) => {}
         }

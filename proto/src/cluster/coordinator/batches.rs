@@ -230,7 +230,7 @@ impl Coordinator {
         out.push(Effect::Saw(Sight::Sometimes("batch_lost")));
         if planted!(self.rules.planted, LostBatchForgotten) {
             self.land(number);
-            return self.tell(frontier::Input::Settled { flight: number, page: false }, out);
+            return;
         }
         out.push(settle_lost(pick));
     }
