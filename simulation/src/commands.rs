@@ -150,6 +150,12 @@ pub(crate) struct MutantsArguments {
     /// Name them, and hunt none.
     #[arg(long)]
     list: bool,
+    /// Where the plans are that were made to catch some of them.
+    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus"))]
+    corpus: PathBuf,
+    /// Hunt with seeds only.
+    #[arg(long)]
+    no_corpus: bool,
     /// Hunts at once; as many as there are cores if not given.
     #[arg(long)]
     threads: Option<usize>,
@@ -285,7 +291,8 @@ pub(crate) fn mutants(arguments: &MutantsArguments) -> anyhow::Result<ExitCode> 
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let hunts = tool::mutants::hunt(layer, &mutants, arguments.seed, threads(arguments.threads), |hunt| {
+    let plans = if arguments.no_corpus { Vec::new() } else { read_corpus(&arguments.corpus)? };
+    let hunts = tool::mutants::hunt(layer, &mutants, &plans, arguments.seed, threads(arguments.threads), |hunt| {
         if !arguments.layer.json {
             println!("{hunt}");
         }
@@ -317,17 +324,12 @@ pub(crate) fn shrink(arguments: &ShrinkArguments) -> anyhow::Result<ExitCode> {
 pub(crate) fn corpus(arguments: &CorpusArguments) -> anyhow::Result<ExitCode> {
     let layer = arguments.layer.layer();
     let options = RunOptions { mutant: arguments.layer.mutant()?, keep: Keep::Nothing };
-    let directory = &arguments.directory;
-    let entries = fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
-    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
-    files.sort();
+    let plans = read_corpus(&arguments.directory)?;
     let mut bad = 0;
-    for file in &files {
-        let plan = read_plan(file)?;
-        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    for (name, plan) in &plans {
+        let file = arguments.directory.join(format!("{name}.toml"));
         let replay = format!("simulation replay {} {}", file.display(), arguments.layer.as_text());
-        if let Some(violation) = tool::run(layer, &plan, &options).violation {
+        if let Some(violation) = tool::run(layer, plan, &options).violation {
             bad += 1;
             println!("{name:<50} {violation}");
             eprintln!("replay with: {replay}");
@@ -341,7 +343,7 @@ pub(crate) fn corpus(arguments: &CorpusArguments) -> anyhow::Result<ExitCode> {
             println!("{name:<50} holds; {wanted} is no mutant of this layer");
             continue;
         };
-        match tool::run(layer, &plan, &RunOptions { mutant: Some(mutant.name), ..options }).violation {
+        match tool::run(layer, plan, &RunOptions { mutant: Some(mutant.name), ..options }).violation {
             Some(violation) => println!("{name:<50} holds, and catches {wanted}: {}", violation.invariant),
             None => {
                 bad += 1;
@@ -350,13 +352,23 @@ pub(crate) fn corpus(arguments: &CorpusArguments) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    eprintln!("{} plans, {bad} of them not as they should be", files.len());
+    eprintln!("{} plans, {bad} of them not as they should be", plans.len());
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// `simulation plan`.
 pub(crate) fn plan(arguments: &PlanArguments) {
     print!("{}", Plan::from_seed(arguments.seed).to_toml());
+}
+
+/// The plans of a directory, by name.
+fn read_corpus(directory: &Path) -> anyhow::Result<Vec<(String, Plan)>> {
+    let entries = fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    let name = |file: &Path| file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    files.iter().map(|file| Ok((name(file), read_plan(file)?))).collect()
 }
 
 fn read_plan(file: &Path) -> anyhow::Result<Plan> {

@@ -39,10 +39,10 @@ impl Layer for Toy {
     fn mutants(&self) -> Vec<Mutant> {
         let mutant = |name, seeds_max| Mutant { name, seeds_max };
         vec![
-            mutant("count_from_answer", 50),
-            mutant("server_forgets", 50),
+            mutant("count_from_answer", 500),
+            mutant("server_forgets", 200),
             mutant("no_delay", 5),
-            mutant("stays_dead", 50),
+            mutant("stays_dead", 200),
         ]
     }
 

@@ -71,6 +71,14 @@ impl Leases {
         }
     }
 
+    /// The delay of a host whose robots.txt nobody here has read, in milliseconds; 0 for a node alone, which asks for it first.
+    pub fn strange_delay(&self) -> u64 {
+        match self {
+            Leases::Sole => 0,
+            Leases::Granted(grants) => grants.quarantine / 1_000,
+        }
+    }
+
     /// Until when a host of `slot`, of which nothing is known here, is left alone. Nobody was before a node alone.
     pub fn quarantine(&self, slot: Slot) -> Micros {
         match self {

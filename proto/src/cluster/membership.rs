@@ -1,8 +1,9 @@
 //! Who is in the cluster and who of them is alive: SWIM by foca, and the view that the ring is built from.
 //!
 //! foca is sans-IO: it is fed data and timers, and says what to send and when to be woken. Two things are ours. **Knocking**: foca stops all
-//! its timers when it sees no active member, and would stay alone for ever, so while nobody is alive we announce ourselves to the
-//! bootstrap peers again and again. **The view**: a node that is down keeps its place for `forget_after`, because moving its data costs
+//! its timers when it sees no active member, and also when it renews its identity, until somebody speaks to it; it would stay alone for ever,
+//! so while nobody is alive or heard we announce ourselves to everybody we know, again and again; and always now and then to a peer that we
+//! do not see, because two groups that started on two sides of a partition would never hear of each other. **The view**: a node that is down keeps its place for `forget_after`, because moving its data costs
 //! more than waiting for it; a node that leaves gives its place up at once; and a changed view must be stable for a while before
 //! anything moves, because views change in bursts.
 
@@ -264,10 +265,14 @@ pub struct Membership {
     coming: Option<(View, Micros)>,
     next_knock: Micros,
     knocks: u64,
+    last_heard: Micros,
     report_number: u32,
     leaving: bool,
     closed: bool,
 }
+
+/// Times of knocking without a word from anybody, after which a node counts as alone: with others alive it is probed every second.
+const SILENCE: u64 = 3;
 
 /// Nodes known: a bound against a peer that invents some.
 const KNOWN_MAX: usize = 4_096;
@@ -307,6 +312,7 @@ impl Membership {
             coming: None,
             next_knock: now,
             knocks: 0,
+            last_heard: now,
             report_number: 0,
             leaving: false,
             closed: false,
@@ -321,7 +327,9 @@ impl Membership {
             return News::default();
         }
         // What cannot be understood, or comes from a former life, is no news.
-        let _ = self.foca.handle_data(data, &mut self.runtime);
+        if self.foca.handle_data(data, &mut self.runtime).is_ok() {
+            self.last_heard = now;
+        }
         self.drain(now, sends)
     }
 
@@ -336,19 +344,27 @@ impl Membership {
         }
         if now >= self.next_knock {
             self.next_knock = now + self.rules.knock_every;
-            let alone = self.foca.num_members() == 0 && !self.closed;
-            if alone && !(planted!(self.planted, NoReannounce) && self.knocks > 0) {
-                self.knocks += 1;
-                self.knock();
+            let silence = now >= self.last_heard + SILENCE * self.rules.knock_every;
+            let alone = self.foca.num_members() == 0 || silence;
+            if !self.closed && !(planted!(self.planted, NoReannounce) && self.knocks > 0) {
+                self.knock(alone);
             }
         }
         self.drain(now, sends)
     }
 
-    fn knock(&mut self) {
-        let strangers: BTreeSet<NodeId> = self.bootstrap.iter().copied().chain(self.known.keys().copied()).collect();
-        for node in strangers {
-            let _ = self.foca.announce(Identity { node, bump: 0, weight: 0 }, &mut self.runtime);
+    /// Announces us to those we do not see: to all of them while we are alone, else to one at a time. Two groups that started on two
+    /// sides of a partition know nothing of each other, and none of them is alone.
+    fn knock(&mut self, alone: bool) {
+        let everybody: BTreeSet<NodeId> = self.bootstrap.iter().copied().chain(self.known.keys().copied()).collect();
+        let strangers: Vec<NodeId> = everybody.into_iter().filter(|node| alone || !self.alive.contains(node)).collect();
+        if strangers.is_empty() {
+            return;
+        }
+        self.knocks += 1;
+        let chosen = if alone { &strangers[..] } else { &strangers[self.knocks as usize % strangers.len()..][..1] };
+        for node in chosen {
+            let _ = self.foca.announce(Identity { node: *node, bump: 0, weight: 0 }, &mut self.runtime);
         }
     }
 
@@ -612,6 +628,17 @@ mod tests {
         net.run(60 * SECOND);
         assert!(net.all_alive());
         assert!(net.views_changed.is_empty(), "who is down for a while keeps the place");
+    }
+
+    #[test]
+    fn two_groups_that_started_apart_find_each_other() {
+        let mut net = Net::new(5);
+        net.cut.extend([0, 1]);
+        net.run(30 * SECOND);
+        assert_eq!((net.nodes[0].alive().len(), net.nodes[4].alive().len()), (2, 3));
+        net.cut.clear();
+        net.run(50 * SECOND);
+        assert!(net.all_alive());
     }
 
     #[test]

@@ -88,8 +88,6 @@ mutants! {
     NoQuarantine => "no_quarantine",
     /// A fetch may start that ends after the lease.
     LeaseEndIgnored => "lease_end_ignored",
-    /// The delay is kept without the allowance for drift.
-    DelayWithoutDrift => "delay_without_drift",
     /// The executor fetches for as long as it likes.
     DeadlineIgnored => "deadline_ignored",
     /// The deadline is sent as the sender's own clock shows it.
@@ -122,7 +120,7 @@ mutants! {
     FormerLivesCount => "former_lives_count",
     /// A node that is alone waits for others to find it.
     NoReannounce => "no_reannounce",
-    /// A disabled robots.txt check.
+    /// robots.txt is not obeyed.
     RobotsIgnored => "robots_ignored",
     /// The queue of discovered links has no bound.
     UnboundedOutbox => "unbounded_outbox",

@@ -51,6 +51,8 @@ pub struct Write<P> {
     targets: BTreeSet<NodeId>,
     acknowledged: BTreeSet<NodeId>,
     quorum: usize,
+    /// Who must be among those that have it: a holder whose own disk lacks what it decided would decide it again.
+    must: Option<NodeId>,
     purpose: Option<P>,
     tries: u32,
     next_try: Micros,
@@ -83,7 +85,9 @@ impl<P> Writes<P> {
         Writes { rules, planted, next: 0, writes: BTreeMap::new(), wakes: BTreeSet::new() }
     }
 
-    /// Begins a write to `targets`, of a cluster with `members` places. Gives the purpose back at the bound.
+    /// Begins a write to `targets`, of a cluster with `members` places; `must` is one of the copies, if it is a target.
+    /// Gives the purpose back at the bound.
+    #[allow(clippy::too_many_arguments)]
     pub fn begin(
         &mut self,
         now: Micros,
@@ -91,6 +95,7 @@ impl<P> Writes<P> {
         copies: Vec<RecordCopy>,
         targets: BTreeSet<NodeId>,
         members: usize,
+        must: Option<NodeId>,
         purpose: P,
     ) -> Result<Sending, P> {
         if self.writes.len() >= self.rules.writes_max {
@@ -105,6 +110,7 @@ impl<P> Writes<P> {
             targets: targets.clone(),
             acknowledged: BTreeSet::new(),
             quorum,
+            must: must.filter(|node| targets.contains(node)),
             purpose: Some(purpose),
             tries: 0,
             next_try,
@@ -122,19 +128,13 @@ impl<P> Writes<P> {
             return None;
         }
         write.acknowledged.insert(by);
-        let enough = write.acknowledged.len() >= write.quorum;
+        let enough = write.acknowledged.len() >= write.quorum
+            && write.must.is_none_or(|node| write.acknowledged.contains(&node));
         let purpose = if enough { write.purpose.take() } else { None };
         if enough && write.acknowledged.is_superset(&write.targets) {
             self.remove(number);
         }
         purpose
-    }
-
-    /// Our own disk refused the write; the others may still make W.
-    pub fn refused(&mut self, number: u64, by: NodeId) {
-        if let Some(write) = self.writes.get_mut(&number) {
-            write.targets.remove(&by);
-        }
     }
 
     /// Repeats what is due, to the nodes that `acting` names for its slot now, and gives up what has failed.
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn begin(writes: &mut Writes<&'static str>, now: Micros) -> u64 {
-        writes.begin(now, Slot(1), one(), nodes(&[1, 2, 3]), 5, "purpose").ok().unwrap().number
+        writes.begin(now, Slot(1), one(), nodes(&[1, 2, 3]), 5, None, "purpose").ok().unwrap().number
     }
 
     #[test]
@@ -225,6 +225,20 @@ mod tests {
         assert_eq!(writes.acknowledged(number, NodeId(2)), Some("purpose"));
         assert_eq!(writes.acknowledged(number, NodeId(3)), None);
         assert!(writes.is_empty());
+    }
+
+    #[test]
+    fn a_write_waits_for_the_disk_of_who_decided_it() {
+        let mut writes = Writes::new(WriteRules::default(), Planted::default());
+        let targets = nodes(&[1, 2, 3]);
+        let number = writes.begin(0, Slot(1), one(), targets, 5, Some(NodeId(1)), "purpose").ok().unwrap().number;
+        assert_eq!(writes.acknowledged(number, NodeId(2)), None);
+        assert_eq!(writes.acknowledged(number, NodeId(3)), None);
+        assert_eq!(writes.acknowledged(number, NodeId(1)), Some("purpose"));
+        let elsewhere = writes.begin(0, Slot(1), one(), nodes(&[2, 3]), 5, Some(NodeId(1)), "purpose");
+        let number = elsewhere.ok().unwrap().number;
+        writes.acknowledged(number, NodeId(2));
+        assert_eq!(writes.acknowledged(number, NodeId(3)), Some("purpose"), "who keeps no copy is not waited for");
     }
 
     #[test]
@@ -273,7 +287,7 @@ mod tests {
         let rules = WriteRules { writes_max: 1, ..WriteRules::default() };
         let mut writes = Writes::new(rules, Planted::default());
         begin(&mut writes, 0);
-        assert!(writes.begin(0, Slot(1), one(), nodes(&[1]), 5, "refused").is_err());
+        assert!(writes.begin(0, Slot(1), one(), nodes(&[1]), 5, None, "refused").is_err());
     }
 
     proptest! {

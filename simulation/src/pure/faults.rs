@@ -4,8 +4,7 @@ use proto::cluster::coordinator;
 use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, Slot};
 
-use super::node::{Node, durable_event};
-use super::storage::What;
+use super::node::Node;
 use super::{Happening, World};
 use crate::world::plan::{Fault, MILLISECOND, SECOND};
 use crate::world::trace::Event;
@@ -115,15 +114,7 @@ impl World<'_> {
             self.trace.sometimes(at, "unsynced_writes_kept");
         }
         for what in kept {
-            match what {
-                What::Records(_, copies) => {
-                    for copy in &copies {
-                        self.trace.record(at, durable_event(id, copy));
-                    }
-                }
-                What::Drop(slot) => self.trace.record(at, Event::SlotDropped { node: id, slot }),
-                What::Facts(..) | What::Boot(_) => {}
-            }
+            self.record_durable(at, id, &what);
         }
     }
 

@@ -178,7 +178,7 @@ impl Node {
     }
 }
 
-fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robots: bool, drift: bool) -> FrontierRules {
+fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robots: bool) -> FrontierRules {
     let fetch_timeout = lease.at_least(plan.cluster.fetch_timeout_ms * MILLISECOND);
     FrontierRules {
         queues_max: 64,
@@ -197,12 +197,12 @@ fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robot
         pace: PaceRules {
             delay_ms: plan.cluster.crawl_delay_ms,
             crawl_delay_max_ms: 10_000,
-            slow_down_min_ms: 400,
-            slow_down_max_ms: 5_000,
+            slow_down_min_ms: 200,
+            slow_down_max_ms: 1_500,
             failures_max: 4,
-            leave_min_ms: 1_000,
-            leave_max_ms: 4_000,
-            drift_ppm: if drift { plan.cluster.drift_ppm as u32 } else { 0 },
+            leave_min_ms: 500,
+            leave_max_ms: 1_000,
+            drift_ppm: plan.cluster.drift_ppm as u32,
         },
         retry,
         urls: UrlRules::default(),
@@ -269,14 +269,13 @@ impl World<'_> {
         rules.propagate = PropagateRules { urls_max: 24, ..PropagateRules::default() };
         rules.planted = planted;
         let retry = RetryRules {
-            attempts_max: 4,
-            slow_down_attempts_max: 6,
-            wait_min_ms: 400,
-            wait_max_ms: 3_000,
+            attempts_max: 3,
+            slow_down_attempts_max: 3,
+            wait_min_ms: 300,
+            wait_max_ms: 1_000,
             robots_wait_ms: 1_000,
         };
-        let (obey_robots, drift) = (!is(planted, "robots_ignored"), !is(planted, "delay_without_drift"));
-        let frontier_rules = frontier_rules(plan, &lease, retry, obey_robots, drift);
+        let frontier_rules = frontier_rules(plan, &lease, retry, !is(planted, "robots_ignored"));
         let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[])
             .expect("a filter without patterns");
         let quarantine = frontier_rules.pace.stretched(quarantine_ms(plan));
@@ -437,9 +436,7 @@ impl World<'_> {
             Effect::DropSlot { slot } => {
                 machine.storage.drop_slot(slot);
                 if !self.write(at, id, What::Drop(slot)) {
-                    self.fall_back(id);
-                    // It stays as it was, and is offered again.
-                    self.step(at, id, coordinator::Input::Tick);
+                    self.step(at, id, coordinator::Input::DropFailed { slot });
                 }
             }
             Effect::Admit { admit, crawl, parent, urls } => {
@@ -565,8 +562,25 @@ impl World<'_> {
             self.trace.sometimes(at, "fsync_failed");
             self.fall_back(id);
         }
+        // The disk has all of it before anything follows from any of it.
+        for what in covered.iter().filter(|_| durable) {
+            self.record_durable(at, id, what);
+        }
         for what in covered {
             self.covered(at, id, what, durable);
+        }
+    }
+
+    /// Tells the trace what is on the disk of a node now.
+    pub(super) fn record_durable(&mut self, at: Micros, id: NodeId, what: &What) {
+        match what {
+            What::Records(_, copies) => {
+                for copy in copies {
+                    self.trace.record(at, durable_event(id, copy));
+                }
+            }
+            What::Drop(slot) => self.trace.record(at, Event::SlotDropped { node: id, slot: *slot }),
+            What::Facts(..) | What::Boot(_) => {}
         }
     }
 
@@ -584,18 +598,15 @@ impl World<'_> {
                     let hash = copy.hash();
                     let before = machine.hashes.insert(copy.key.clone(), hash);
                     changed.push(Changed::new(&copy.key, before, Some(hash)));
-                    self.trace.record(at, durable_event(id, copy));
                 }
                 let fresh = machine.storage.fresh(keys, now.unix_ms);
                 self.step(at, id, coordinator::Input::Stored { op, changed });
                 self.admit_fresh(at, id, fresh);
             }
+            What::Drop(slot) if !durable => self.step(at, id, coordinator::Input::DropFailed { slot }),
             What::Drop(slot) => {
-                if durable {
-                    machine.hashes.retain(|key, _| key.slot() != slot);
-                    self.trace.record(at, Event::SlotDropped { node: id, slot });
-                    self.step(at, id, coordinator::Input::Dropped { slot });
-                }
+                machine.hashes.retain(|key, _| key.slot() != slot);
+                self.step(at, id, coordinator::Input::Dropped { slot });
             }
             What::Facts(..) | What::Boot(_) => {}
         }
@@ -812,7 +823,7 @@ impl World<'_> {
 }
 
 /// A record that is on the disk of a node.
-pub(super) fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
+fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
     let settled = copy.open().is_ok_and(|kept| kept.is_closed());
     Event::RecordDurable { node, slot: copy.slot(), url: copy.key.id(), progress: copy.progress, settled }
 }

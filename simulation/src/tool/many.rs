@@ -71,6 +71,8 @@ pub struct Summary {
     pub simulated_s: f64,
     /// Seconds it took.
     pub wall_s: f64,
+    /// Seconds of processor that it took, where the system says so: others may have had the rest.
+    pub processor_s: Option<f64>,
     /// Runs at once.
     pub threads: usize,
     /// Seeds that reached each interesting situation, and how often all of them did.
@@ -93,9 +95,10 @@ impl Summary {
         if self.urls == 0 { 0.0 } else { self.redundant_fetches as f64 * 1_000.0 / self.urls as f64 }
     }
 
-    /// Simulated seconds per wall second and thread.
+    /// Simulated seconds per second of one processor.
     pub fn speed(&self) -> f64 {
-        if self.wall_s == 0.0 { 0.0 } else { self.simulated_s / self.wall_s / self.threads.max(1) as f64 }
+        let seconds = self.processor_s.unwrap_or(self.wall_s * self.threads.max(1) as f64);
+        if seconds == 0.0 { 0.0 } else { self.simulated_s / seconds }
     }
 }
 
@@ -140,14 +143,14 @@ impl std::fmt::Display for Summary {
         )?;
         writeln!(
             out,
-            "  {:.0} s simulated in {:.1} s on {} threads: {:.0} simulated seconds per second and thread; {} messages, {} events",
+            "  {:.0} s simulated in {:.1} s on {} threads, {:.0} per second; {:.0} per second of one processor",
             self.simulated_s,
             self.wall_s,
             self.threads,
-            self.speed(),
-            self.messages,
-            self.events
+            self.simulated_s / self.wall_s.max(0.001),
+            self.speed()
         )?;
+        writeln!(out, "  {} messages, {} events", self.messages, self.events)?;
         writeln!(out, "  sometimes (seeds, times):")?;
         for (name, (seeds, times)) in &self.sometimes {
             writeln!(out, "    {name:<44} {seeds:>7} {times:>10}")?;
@@ -167,7 +170,7 @@ struct Done {
 
 /// Runs the seeds; `progress` is told after each how many are done and how many violations there are.
 pub fn many(layer: &dyn Layer, what: &Many, mut progress: impl FnMut(u64, usize)) -> Summary {
-    let began = Instant::now();
+    let (began, processor_began) = (Instant::now(), processor_s());
     let threads = what.threads.max(1);
     let next = AtomicU64::new(0);
     let (send, receive) = mpsc::channel();
@@ -198,7 +201,17 @@ pub fn many(layer: &dyn Layer, what: &Many, mut progress: impl FnMut(u64, usize)
     });
     let mut summary = sum.finish(layer);
     (summary.base, summary.threads, summary.wall_s) = (what.base, threads, began.elapsed().as_secs_f64());
+    summary.processor_s = processor_s().zip(processor_began).map(|(now, began)| now - began);
     summary
+}
+
+/// Seconds of processor that this process has had, in hundredths; `None` where there is no /proc.
+fn processor_s() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program, in brackets, may hold anything.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some((ticks()? + ticks()?) as f64 / 100.0)
 }
 
 fn one(layer: &dyn Layer, what: &Many, number: u64) -> Done {

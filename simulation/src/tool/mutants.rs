@@ -18,27 +18,28 @@ pub struct Hunt {
     pub seeds_max: u64,
     /// Seeds that were run.
     pub seeds: u64,
-    /// The seed that caught it, and how; `None` if none did.
-    pub caught: Option<(u64, Violation)>,
+    /// The plan that caught it, and how; `None` if none did.
+    pub caught: Option<(String, Violation)>,
 }
 
 impl std::fmt::Display for Hunt {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Hunt { mutant, seeds, seeds_max, .. } = self;
         match &self.caught {
-            Some((seed, violation)) => {
-                write!(out, "{mutant:<28} caught after {seeds} of {seeds_max} seeds, by seed {seed}: {violation}")
+            Some((by, violation)) => {
+                write!(out, "{mutant:<28} caught after {seeds} of {seeds_max} seeds, by {by}: {violation}")
             }
             None => write!(out, "{mutant:<28} NOT caught in {seeds} seeds"),
         }
     }
 }
 
-/// Runs each of `mutants` with the seeds from `base` on until it is caught or its seeds are used up. `told` hears of each as
-/// soon as it is known; the result is in the order of `mutants`.
+/// Runs each of `mutants`, first with the `plans` that were made to catch it, then with the seeds from `base` on, until it
+/// is caught or its seeds are used up. `told` hears of each as soon as it is known; the result is in the order of `mutants`.
 pub fn hunt(
     layer: &dyn Layer,
     mutants: &[Mutant],
+    plans: &[(String, Plan)],
     base: u64,
     threads: usize,
     mut told: impl FnMut(&Hunt),
@@ -53,7 +54,7 @@ pub fn hunt(
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(mutant) = mutants.get(number) else { return };
-                    if send.send((number, hunt_one(layer, mutant, base))).is_err() {
+                    if send.send((number, hunt_one(layer, mutant, plans, base))).is_err() {
                         return;
                     }
                 }
@@ -69,13 +70,24 @@ pub fn hunt(
     hunts.into_iter().map(|(_, hunt)| hunt).collect()
 }
 
-fn hunt_one(layer: &dyn Layer, mutant: &Mutant, base: u64) -> Hunt {
+fn hunt_one(layer: &dyn Layer, mutant: &Mutant, plans: &[(String, Plan)], base: u64) -> Hunt {
     let options = RunOptions { mutant: Some(mutant.name), ..RunOptions::default() };
+    let caught = |plan: &Plan| {
+        let violation = super::run(layer, plan, &options).violation?;
+        // What breaks without the defect as well does not speak of it.
+        super::run(layer, plan, &RunOptions::default()).violation.is_none().then_some(violation)
+    };
     let mut hunt = Hunt { mutant: mutant.name, seeds_max: mutant.seeds_max, seeds: 0, caught: None };
+    let made_for_it = plans.iter().filter(|(_, plan)| plan.catches.as_deref() == Some(mutant.name));
+    for (name, plan) in made_for_it {
+        if hunt.caught.is_none() {
+            hunt.caught = caught(plan).map(|violation| (format!("the plan {name}"), violation));
+        }
+    }
     while hunt.seeds < mutant.seeds_max && hunt.caught.is_none() {
         let seed = base.wrapping_add(hunt.seeds);
         hunt.seeds += 1;
-        hunt.caught = super::run(layer, &Plan::from_seed(seed), &options).violation.map(|violation| (seed, violation));
+        hunt.caught = caught(&Plan::from_seed(seed)).map(|violation| (format!("seed {seed}"), violation));
     }
     hunt
 }

@@ -32,7 +32,7 @@ fn the_digest_does_not_depend_on_threads() {
 #[test]
 fn every_mutant_is_caught_by_the_invariant_it_breaks() {
     let mutants = Toy.mutants();
-    let hunts = hunt(&Toy, &mutants, 1, 2, |_| ());
+    let hunts = hunt(&Toy, &mutants, &[], 1, 2, |_| ());
     let by: Vec<(&str, &str)> = hunts
         .iter()
         .map(|hunt| {
@@ -52,7 +52,7 @@ fn every_mutant_is_caught_by_the_invariant_it_breaks() {
 #[test]
 fn a_mutant_that_does_nothing_is_not_caught() {
     let harmless = Mutant { name: "harmless", seeds_max: 5 };
-    let hunts = hunt(&Toy, &[harmless], 1, 1, |_| ());
+    let hunts = hunt(&Toy, &[harmless], &[], 1, 1, |_| ());
     assert!(hunts[0].caught.is_none() && hunts[0].seeds == 5);
 }
 

@@ -203,7 +203,10 @@ fn describe(fault: &Fault) -> (String, String) {
         Ok(toml::Value::Table(table)) => table,
         _ => return (format!("{fault:?}"), String::new()),
     };
-    let name = table.get("kind").and_then(|kind| kind.as_str()).unwrap_or_default().replace('_', " ");
+    let text = |key: &str| table.get(key).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    // What tells two faults of a kind apart at a glance; nodes are named beside it.
+    let parts = ["kind", "host", "trouble"].into_iter().filter_map(text);
+    let name = parts.collect::<Vec<_>>().join(" ").replace('_', " ");
     let rest: Vec<String> =
         table.iter().filter(|(key, _)| *key != "kind").map(|(key, value)| format!("{key} {value}")).collect();
     (name, rest.join(", "))

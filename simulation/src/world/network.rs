@@ -13,6 +13,9 @@ use super::random::{For, Random};
 /// Messages under way from one node to another; what comes on top is lost, as by a full send buffer.
 pub const UNDER_WAY_MAX: u32 = 4_096;
 
+/// When faults have stopped, no message takes longer than this beyond the shortest time: failure detectors need some order.
+const CALM_SPREAD_US: u64 = 200_000;
+
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
@@ -146,7 +149,8 @@ impl Network {
     }
 
     fn arrival(&self, at: Micros, from: NodeId, to: NodeId, calm: bool, draw: &mut Random, fate: &mut Fate) -> Micros {
-        let mut takes = self.plan.latency_min_us + draw.below(self.plan.latency_spread_us + 1);
+        let spread = if calm { self.plan.latency_spread_us.min(CALM_SPREAD_US) } else { self.plan.latency_spread_us };
+        let mut takes = self.plan.latency_min_us + draw.below(spread + 1);
         let (straggles, longer) = (draw.number() % 1_000_000, draw.below(self.plan.straggler_max_ms * MILLISECOND + 1));
         if !calm && straggles < u64::from(self.plan.straggler_ppm) {
             takes += longer;

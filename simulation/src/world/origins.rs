@@ -15,10 +15,11 @@ use super::web::{Answer, Delivery, Duty, Request, Visit, Web};
 
 /// Path of the rules.
 pub const ROBOTS_PATH: &str = "/robots.txt";
-/// Time from request to answer that the network takes, at least and at most.
-const ROUND_TRIP_MS: (u64, u64) = (10, 120);
-/// What a slow host takes longer, at least and at most.
-const SLOW_MS: (u64, u64) = (1_000, 6_000);
+/// Time from request to answer, at least and at most, of hosts that are near, usual and far. The near ones answer within the
+/// allowance for drifting clocks, so that it is needed; the far ones are in flight for long.
+const ROUND_TRIP_US: [(u64, u64); 4] = [(500, 3_000), (10_000, 120_000), (10_000, 120_000), (300_000, 1_500_000)];
+/// What a slow host takes longer, at least.
+const SLOW_MIN: Micros = 500 * MILLISECOND;
 /// Pages of a trap link to the next ones; a trap is this wide.
 const TRAP_LINKS: u64 = 2;
 
@@ -77,6 +78,7 @@ pub struct Origins {
     seed: u64,
     web: Web,
     default_delay: Micros,
+    slow_max: Micros,
     faults: Vec<TimedFault>,
     hosts: BTreeMap<Host, HostState>,
 }
@@ -89,6 +91,8 @@ impl Origins {
             seed: plan.seed,
             web: Web::new(plan.web.clone()),
             default_delay: plan.cluster.crawl_delay_ms * MILLISECOND,
+            // Around the time at which a client gives up.
+            slow_max: (plan.cluster.fetch_timeout_ms * MILLISECOND * 6 / 5).max(SLOW_MIN),
             faults: plan.faults.iter().filter(matters).cloned().collect(),
             hosts: BTreeMap::new(),
         }
@@ -113,8 +117,9 @@ impl Origins {
         let state = self.hosts.entry(host).or_default();
         state.requests += 1;
         let mut draw = Random::at(self.seed, For::Host, u64::from(host), state.requests);
-        let mut takes = draw.between(ROUND_TRIP_MS.0, ROUND_TRIP_MS.1) * MILLISECOND + draw.below(MILLISECOND);
-        let slower = draw.between(SLOW_MS.0, SLOW_MS.1) * MILLISECOND;
+        let (least, most) = Random::at(self.seed, For::Host, u64::from(host), 0).pick(&ROUND_TRIP_US);
+        let mut takes = draw.between(least, most);
+        let slower = draw.between(SLOW_MIN, self.slow_max);
         if trouble == Some(HostTrouble::Slow) {
             takes += slower;
         }
@@ -289,7 +294,7 @@ mod tests {
         let mut origins = Origins::new(&plan(None));
         let reply = origins.ask(5, 0, "/");
         assert_eq!(status(&reply), Some(200));
-        assert!(reply.at > 5 && reply.at < SECOND);
+        assert!(reply.at > 5 && reply.at < 2 * SECOND);
         let Outcome::Answer(answered) = reply.outcome else { unreachable!() };
         assert!(!answered.links.is_empty());
         assert!(answered.links.iter().all(|link| link.starts_with("http://")));
@@ -332,7 +337,7 @@ mod tests {
         assert_eq!(during(HostTrouble::Silent).at, Micros::MAX);
         assert_eq!(status(&during(HostTrouble::ServerError)), Some(500));
         assert_eq!(status(&during(HostTrouble::RedirectLoop)), Some(302));
-        assert!(during(HostTrouble::Slow).at >= 2_500_000);
+        assert!(during(HostTrouble::Slow).at >= 1_500_000 + SLOW_MIN);
         for (trouble, expected) in [(HostTrouble::TooMany, 429), (HostTrouble::Unavailable, 503)] {
             let reply = during(trouble);
             assert_eq!(status(&reply), Some(expected));

@@ -33,6 +33,13 @@ pub(super) struct Flight {
     lost: bool,
 }
 
+#[cfg(test)]
+impl Flight {
+    pub(super) fn pick_for_tests(&self) -> Pick {
+        self.pick.clone()
+    }
+}
+
 /// A batch under way.
 pub(super) struct Batch {
     slot: Slot,
@@ -223,7 +230,7 @@ impl Coordinator {
         out.push(Effect::Saw(Sight::Sometimes("batch_lost")));
         if planted!(self.rules.planted, LostBatchForgotten) {
             self.land(number);
-            return self.tell(frontier::Input::Settled { flight: number, page: false }, out);
+            return;
         }
         out.push(settle_lost(pick));
     }
@@ -308,12 +315,14 @@ impl Coordinator {
         self.tell(frontier::Input::Settled { flight: number, page }, out);
     }
 
-    /// It could not be written: the next report, or the frontier's deadline, tries again.
-    pub(super) fn settle_failed(&mut self, number: u64) {
-        if let Some(flight) = self.flights.get_mut(&number) {
-            flight.settling = false;
-            if flight.lost {
+    /// It could not be written. Who fetched reports again, or the frontier's deadline passes; a flight that is past both goes back to its queue
+    /// as it is on our own disk.
+    pub(super) fn settle_failed(&mut self, number: u64, out: &mut Vec<Effect>) {
+        match self.flights.get_mut(&number) {
+            Some(flight) if !flight.lost => flight.settling = false,
+            _ => {
                 self.land(number);
+                self.tell(frontier::Input::Settled { flight: number, page: false }, out);
             }
         }
     }

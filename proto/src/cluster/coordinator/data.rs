@@ -48,7 +48,9 @@ impl Coordinator {
         out: &mut Vec<Effect>,
     ) {
         let members = self.membership.view().len();
-        match self.writes.begin(now, slot, copies, self.keepers(slot), members, purpose) {
+        let decided_here = matches!(purpose, Purpose::Selected(_) | Purpose::Settled { .. });
+        let must = decided_here.then_some(self.rules.me);
+        match self.writes.begin(now, slot, copies, self.keepers(slot), members, must, purpose) {
             Ok(sending) => self.send_write(now, sending, out),
             Err(purpose) => self.write_failed(purpose, out),
         }
@@ -88,7 +90,7 @@ impl Coordinator {
         match purpose {
             Purpose::Selected(batch) => self.abandon_batch(batch, out),
             Purpose::Crawled => {}
-            Purpose::Settled { flight, .. } => self.settle_failed(flight),
+            Purpose::Settled { flight, .. } => self.settle_failed(flight, out),
             // Nothing is said: who discovered them sends them again.
             Purpose::Kept { admit, .. } => drop(self.admissions.remove(&admit)),
         }

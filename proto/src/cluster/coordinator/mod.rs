@@ -199,6 +199,7 @@ impl Coordinator {
                 self.dropping.remove(&slot);
                 self.repair.dropped(slot);
             }
+            Input::DropFailed { slot } => drop(self.dropping.remove(&slot)),
             Input::Picked { at, picks } => self.picked(now, at, picks, out),
             Input::Lost { pick } => self.lost(*pick, out),
             Input::Idle { slot } => self.idle(now, slot, out),

@@ -113,6 +113,11 @@ pub enum Input {
         /// Which.
         slot: Slot,
     },
+    /// What [`Effect::DropSlot`] asked for failed: everything is still there, and will be offered again.
+    DropFailed {
+        /// Which.
+        slot: Slot,
+    },
     /// The frontier hands these out. Each comes with its record as SELECTED_TO_CRAWL.
     Picked {
         /// The time at which the frontier decided: the lease was looked at then.
@@ -207,7 +212,7 @@ pub enum Effect {
         /// How many at most.
         limit: usize,
     },
-    /// Remove everything of a slot, answer [`Input::Dropped`].
+    /// Remove everything of a slot, answer [`Input::Dropped`] or [`Input::DropFailed`].
     DropSlot {
         /// Which.
         slot: Slot,

@@ -1,1 +1,287 @@
+//! Three coordinators on a network that delivers everything, over disks that are maps: the ordinary life of a URL. Everything that can
+//! go wrong is the simulator's business.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::super::copy::tests::kept;
+use super::super::copy::{RecordCopy, merged};
+use super::super::message::Stage;
+use super::super::mutant::Planted;
+use super::super::repair::Changed;
+use super::*;
+use crate::batch::{Discovered, Entry, EntryKind, Pick};
+use crate::crawl::outcome::Ending;
+use crate::crawl::retry::Failure;
+use crate::key::{DEFAULT_CRAWL, Order, QueueKey, UrlKey};
+use crate::record::{Findings, Progress, Status};
+use crate::url::{CanonicalUrl, UrlRules};
+
+struct Node {
+    core: Coordinator,
+    disk: BTreeMap<UrlKey, RecordCopy>,
+    served: BTreeSet<Slot>,
+    told: Vec<String>,
+    runs: Vec<(super::super::propagate::RunId, Micros)>,
+}
+
+struct Cluster {
+    nodes: BTreeMap<NodeId, Node>,
+    letters: VecDeque<(NodeId, Letter)>,
+    now: Micros,
+    acknowledged: BTreeSet<u64>,
+    sights: Vec<(NodeId, Sight)>,
+}
+
+fn url(text: &str) -> CanonicalUrl {
+    CanonicalUrl::parse(text, &UrlRules::default()).unwrap()
+}
+
+fn rules(me: u64, boot: u32) -> ClusterRules {
+    let peers = (0..3).map(|node| (NodeId(node), 1)).collect();
+    let voters = (0..3).map(NodeId).collect();
+    let mut rules = ClusterRules::new(7, NodeId(me), boot, peers, voters);
+    rules.slots = [Slot::of_domain("a.example"), Slot::of_domain("b.example")].into_iter().collect();
+    rules.lease.duration = 6 * SECOND;
+    rules.fetch_timeout = 2 * SECOND;
+    rules
+}
+
+fn node(now: Micros, rules: ClusterRules) -> Node {
+    let rng = ChaCha8Rng::seed_from_u64(rules.me.0);
+    let core = Coordinator::new(now, rules, Digests::default(), Rings::default(), rng);
+    Node { core, disk: BTreeMap::new(), served: BTreeSet::new(), told: Vec::new(), runs: Vec::new() }
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        let nodes = (0..3).map(|number| (NodeId(number), node(0, rules(number, 1)))).collect();
+        let mut cluster =
+            Cluster { nodes, letters: VecDeque::new(), now: 0, acknowledged: BTreeSet::new(), sights: Vec::new() };
+        cluster.run(0);
+        cluster
+    }
+
+    fn step(&mut self, id: NodeId, input: Input) {
+        let mut effects = Vec::new();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.core.step(self.now, input, &mut effects);
+        for effect in effects {
+            self.perform(id, effect);
+        }
+    }
+
+    fn perform(&mut self, id: NodeId, effect: Effect) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        match effect {
+            Effect::Send { to, letter } => self.letters.push_back((to, letter)),
+            Effect::Store { op, copies } => {
+                let mut changed = Vec::new();
+                for copy in copies {
+                    let old = node.disk.get(&copy.key);
+                    let new = merged(old, copy, Planted::default());
+                    changed.push(Changed::new(&new.key, old.map(RecordCopy::hash), Some(new.hash())));
+                    node.disk.insert(new.key.clone(), new);
+                }
+                self.step(id, Input::Stored { op, changed });
+            }
+            Effect::Read { read, slot, ranges, .. } => {
+                let wanted = |copy: &&RecordCopy| {
+                    copy.slot() == slot && ranges.as_ref().is_none_or(|some| some.contains(&copy.key.id().0[0]))
+                };
+                let copies = node.disk.values().filter(wanted).cloned().collect();
+                self.step(id, Input::Read { read, copies, next: None });
+            }
+            Effect::DropSlot { slot } => {
+                node.disk.retain(|key, _| key.slot() != slot);
+                self.step(id, Input::Dropped { slot });
+            }
+            Effect::Admit { admit, crawl, urls, .. } => {
+                let copy = |found: &Discovered| {
+                    let kept = kept(found.url.as_str(), Progress::new(id));
+                    RecordCopy::new(UrlKey::new(&crawl, &found.url), &kept).unwrap()
+                };
+                let copies = urls.iter().map(copy).collect();
+                self.step(id, Input::Admitted { admit, copies });
+            }
+            Effect::Fetch { run, until, .. } => node.runs.push((run, until)),
+            Effect::Settle { pick, ending, stage } => {
+                let key = UrlKey::new(DEFAULT_CRAWL, &pick.entry.url);
+                let status = match (stage, &ending) {
+                    (Stage::Crawled, _) => Status::Crawled,
+                    (_, Ending::Failed(Failure::Lost, ..)) => Status::New,
+                    _ => Status::Processed,
+                };
+                let attempt = pick.entry.progress.attempt + 1;
+                let progress = Progress { status, attempt, node: id, ..pick.entry.progress };
+                let copy = RecordCopy::new(key, &kept(pick.entry.url.as_str(), progress)).unwrap();
+                let (flight, page) = (pick.flight, status == Status::Processed);
+                self.step(id, Input::Settlement { flight, stage, copy: Some(copy), page });
+            }
+            Effect::Frontier(input) => {
+                match &input {
+                    frontier::Input::Served { slot } => drop(node.served.insert(*slot)),
+                    frontier::Input::Unleased { slot } => {
+                        node.served.remove(slot);
+                        let slot = *slot;
+                        self.step(id, Input::Idle { slot });
+                    }
+                    _ => {}
+                }
+                let text = format!("{input:?}");
+                if let Some(node) = self.nodes.get_mut(&id) {
+                    node.told.push(text);
+                }
+            }
+            Effect::Acknowledge { ticket } => drop(self.acknowledged.insert(ticket)),
+            Effect::Saw(sight) => self.sights.push((id, sight)),
+            Effect::Refuse { .. } | Effect::Outdated { .. } | Effect::Left => {}
+        }
+    }
+
+    fn run(&mut self, until: Micros) {
+        loop {
+            while let Some((to, letter)) = self.letters.pop_front() {
+                self.step(to, Input::Received(letter));
+            }
+            let wake = self.nodes.values().map(|node| node.core.next_wake()).min().unwrap_or(Micros::MAX);
+            if wake > until {
+                self.now = until;
+                return;
+            }
+            self.now = self.now.max(wake) + 1;
+            for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+                self.step(id, Input::Tick);
+            }
+        }
+    }
+
+    fn holder(&self, slot: Slot) -> NodeId {
+        let holders: Vec<NodeId> =
+            self.nodes.iter().filter(|(_, node)| node.core.holds(self.now, slot)).map(|(id, _)| *id).collect();
+        assert_eq!(holders.len(), 1, "{holders:?}");
+        holders[0]
+    }
+
+    fn submit(&mut self, ticket: u64, text: &str) {
+        let urls = vec![Discovered { url: url(text), kind: EntryKind::Page, depth: 0, priority: 1, redirects: 0 }];
+        self.step(NodeId(ticket % 3), Input::Submitted { ticket, crawl: DEFAULT_CRAWL.into(), urls });
+    }
+
+    /// Hands a URL out at the holder of its slot; returns who that is.
+    fn pick(&mut self, flight: u64, text: &str) -> NodeId {
+        let url = url(text);
+        let id = self.holder(Slot::of_domain(url.domain()));
+        let progress = Progress { status: Status::SelectedToCrawl, ..Progress::new(id) };
+        let key = UrlKey::new(DEFAULT_CRAWL, &url);
+        let copy = RecordCopy::new(key, &kept(url.as_str(), progress)).unwrap();
+        let queue = QueueKey::new(DEFAULT_CRAWL, &url);
+        let order = Order { priority: 1, depth: 0, sequence: flight };
+        let entry = Entry { url, kind: EntryKind::Page, progress: Progress::new(id), redirects: 0, validators: None };
+        let pick = Pick { flight, queue, order, entry };
+        self.step(id, Input::Picked { at: self.now, picks: vec![(pick, copy)] });
+        id
+    }
+
+    fn statuses(&self, text: &str) -> Vec<Status> {
+        let key = UrlKey::new(DEFAULT_CRAWL, &url(text));
+        self.nodes.values().filter_map(|node| node.disk.get(&key)).map(|copy| copy.progress.status).collect()
+    }
+}
+
+#[test]
+fn a_url_is_kept_leased_fetched_and_processed_on_every_replica() {
+    let mut cluster = Cluster::new();
+    cluster.run(10 * SECOND);
+    cluster.submit(1, "http://a.example/");
+    cluster.run(11 * SECOND);
+    assert!(cluster.acknowledged.contains(&1));
+    assert_eq!(cluster.statuses("http://a.example/"), [Status::New; 3]);
+    let holder = cluster.pick(50, "http://a.example/");
+    assert!(cluster.nodes[&holder].served.contains(&Slot::of_domain("a.example")));
+    cluster.run(12 * SECOND);
+    assert_eq!(cluster.statuses("http://a.example/"), [Status::SelectedToCrawl; 3]);
+    let (run, until) = cluster.nodes[&holder].runs[0];
+    assert!(until > cluster.now && until < cluster.now + 3 * SECOND);
+    let links =
+        vec![Discovered { url: url("http://b.example/x"), kind: EntryKind::Page, depth: 1, priority: 1, redirects: 0 }];
+    let ending = Ending::Answered(Box::new(Findings::default()));
+    cluster.step(holder, Input::Fetched { run, ending, links });
+    cluster.run(13 * SECOND);
+    assert_eq!(cluster.statuses("http://a.example/"), [Status::Processed; 3]);
+    assert_eq!(cluster.statuses("http://b.example/x"), [Status::New; 3], "its link is kept by all replicas");
+    let told = &cluster.nodes[&holder].told;
+    assert!(told.iter().any(|what| what.starts_with("FetchEnded")));
+    assert!(told.iter().any(|what| what.contains("Settled { flight: 50, page: true }")));
+}
+
+#[test]
+fn a_flight_that_is_lost_is_new_again_with_one_attempt_more() {
+    let mut cluster = Cluster::new();
+    cluster.run(10 * SECOND);
+    cluster.submit(1, "http://a.example/");
+    cluster.run(11 * SECOND);
+    let holder = cluster.pick(50, "http://a.example/");
+    cluster.run(12 * SECOND);
+    let pick = cluster.nodes[&holder].core.flights.values().next().unwrap().pick_for_tests();
+    cluster.step(holder, Input::Lost { pick: Box::new(pick) });
+    cluster.run(13 * SECOND);
+    assert_eq!(cluster.statuses("http://a.example/"), [Status::New; 3]);
+    assert!(cluster.sights.iter().any(|(_, sight)| matches!(sight, Sight::BatchPutBack { .. })));
+    assert!(cluster.nodes[&holder].core.flights.is_empty());
+}
+
+#[test]
+fn letters_of_other_clusters_and_former_lives_change_nothing() {
+    let mut cluster = Cluster::new();
+    cluster.run(10 * SECOND);
+    cluster.sights.clear();
+    let slots: SlotSet = [Slot(1)].into_iter().collect();
+    let seq = super::super::lease::Seq { boot: 1, counter: 9 };
+    let message = Message::LeaseRequest { seq, slots };
+    let letter = |cluster, boot| Letter { cluster, from: NodeId(1), boot, clock: 5, message: message.clone() };
+    cluster.step(NodeId(0), Input::Received(letter(8, 1)));
+    cluster.step(NodeId(0), Input::Received(letter(7, 0)));
+    let ignored = |sight: &&(NodeId, Sight)| matches!(sight.1, Sight::Ignored { .. });
+    assert_eq!(cluster.sights.iter().filter(ignored).count(), 2);
+    let promised = |sight: &(NodeId, Sight)| matches!(sight.1, Sight::PromiseMade { .. });
+    assert!(!cluster.sights.iter().any(promised));
+}
+
+#[test]
+fn a_life_that_others_have_outlived_is_told_so() {
+    let mut cluster = Cluster::new();
+    cluster.run(10 * SECOND);
+    let mut late = node(0, rules(2, 0));
+    let mut effects = Vec::new();
+    let message = Message::Outdated { boot: 1 };
+    let letter = Letter { cluster: 7, from: NodeId(0), boot: 1, clock: 0, message };
+    late.core.step(0, Input::Received(letter), &mut effects);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Outdated { boot: 1 })));
+}
+
+#[test]
+fn who_leaves_hands_its_slots_over_and_is_done() {
+    let mut cluster = Cluster::new();
+    let peers: Vec<(NodeId, u16)> = (0..3).map(|number| (NodeId(number), 1)).collect();
+    let mut joined = rules(3, 1);
+    joined.peers = peers;
+    cluster.nodes.insert(NodeId(3), node(0, joined));
+    cluster.run(20 * SECOND);
+    for page in 0..20 {
+        cluster.submit(page, &format!("http://a.example/{page}"));
+        cluster.submit(100 + page, &format!("http://b.example/{page}"));
+    }
+    cluster.run(25 * SECOND);
+    assert_eq!(cluster.acknowledged.len(), 40);
+    let leaver = cluster.holder(Slot::of_domain("a.example"));
+    cluster.step(leaver, Input::Leave);
+    cluster.run(60 * SECOND);
+    assert!(cluster.nodes[&leaver].disk.is_empty(), "everything went to the others");
+    assert_ne!(cluster.holder(Slot::of_domain("a.example")), leaver);
+    for page in 0..20 {
+        assert_eq!(cluster.statuses(&format!("http://a.example/{page}")).len(), 3);
+    }
+}

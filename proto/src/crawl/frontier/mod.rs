@@ -319,7 +319,7 @@ impl Frontier {
                 return;
             }
             let mut queue = Queue::new(now, &self.rules, &HostFacts::default());
-            queue.pace.leave_until(self.leases.quarantine(key.slot()));
+            queue.beware(self.leases.quarantine(key.slot()), self.leases.strange_delay(), &self.rules.pace);
             queue.busy = self.is_asked(&key);
             if !new_host {
                 queue.loading = true;
@@ -370,9 +370,7 @@ impl Frontier {
         let unsure = self.resumed || (!matches!(self.leases, Leases::Sole) && !self.is_free_for_all());
         let facts = HostFacts { heard: loaded.facts.heard || unsure, ..loaded.facts };
         let mut queue = Queue::new(now, &self.rules, &facts);
-        if !queue.knows_robots() {
-            queue.pace.leave_until(self.leases.quarantine(loaded.key.slot()));
-        }
+        queue.beware(self.leases.quarantine(loaded.key.slot()), self.leases.strange_delay(), &self.rules.pace);
         queue.busy = self.is_asked(&loaded.key);
         queue.window = loaded.entries.into_iter().collect();
         queue.more = loaded.more;
@@ -514,14 +512,22 @@ impl Frontier {
     fn robots_fetched(&mut self, now: Now, flight: u64, answer: RobotsFetch, out: &mut Vec<Effect>) {
         let Some(Flight { queue, fetching, cargo: Cargo::Robots(errand), .. }) = self.land(flight) else { return };
         let verdict = if answer == RobotsFetch::Unavailable { HostVerdict::Failing } else { HostVerdict::Healthy };
+        // The delay that it asks for counts from this very request.
+        let (body, rest) = match answer {
+            RobotsFetch::Body(body) => (Some(Some(body)), None),
+            RobotsFetch::Absent => (Some(None), None),
+            other => (None, Some(other)),
+        };
+        if let Some(body) = body {
+            self.robots_known(now, errand.clone(), body, out);
+        }
         if let Some(address) = fetching {
             self.release(now, &queue, address, verdict, None, out);
         }
-        match answer {
-            RobotsFetch::Redirect(location) => self.robots_redirected(now, errand, &location, out),
-            RobotsFetch::Body(body) => self.robots_known(now, errand, Some(body), out),
-            RobotsFetch::Absent => self.robots_known(now, errand, None, out),
-            RobotsFetch::Unavailable => self.robots_unavailable(now, &errand),
+        match rest {
+            Some(RobotsFetch::Redirect(location)) => self.robots_redirected(now, errand, &location, out),
+            Some(_) => self.robots_unavailable(now, &errand),
+            None => {}
         }
     }
 
@@ -895,11 +901,12 @@ impl Frontier {
 
     fn queue_or_new(&mut self, now: Now, key: &QueueKey) -> &mut Queue {
         let (rules, quarantine) = (&self.rules, self.leases.quarantine(key.slot()));
+        let strange = self.leases.strange_delay();
         self.queues.entry(key.clone()).or_insert_with(|| {
             let heard = HostFacts { heard: true, ..Default::default() };
             let mut queue = Queue::new(now, rules, &heard);
             queue.more = true;
-            queue.pace.leave_until(quarantine);
+            queue.beware(quarantine, strange, &rules.pace);
             Box::new(queue)
         })
     }

@@ -23,8 +23,9 @@ fn random(seed: u64, part: Part, count: u64) -> Random {
 }
 
 pub(super) fn draw(seed: u64) -> Plan {
-    let fault_phase_ms = random(seed, Part::Cluster, 1).between(30, 60) * 1_000;
     let cluster = cluster(seed);
+    // A voter waits out one lease when it starts: before that there is little that faults could disturb.
+    let fault_phase_ms = cluster.lease_ms + random(seed, Part::Cluster, 1).between(25, 50) * 1_000;
     let web = web(seed);
     let (nodes, voters) = (cluster.nodes, cluster.voters);
     let mut faults = Faults { seed, nodes, voters, phase_ms: fault_phase_ms, hosts: web.hosts, drawn: Vec::new() };
@@ -56,7 +57,9 @@ fn cluster(seed: u64) -> ClusterPlan {
     } else {
         3
     };
-    let (lease_ms, fetch_timeout_ms) = draw.pick(&[(6_000, 2_000), (10_000, 4_000), (10_000, 6_000), (45_000, 30_000)]);
+    // Short leases let more happen in a run; the last are those of a real cluster.
+    let leases = [(6_000, 2_000), (6_000, 2_000), (6_000, 4_000), (10_000, 4_000), (10_000, 6_000), (10_000, 6_000)];
+    let (lease_ms, fetch_timeout_ms) = if draw.percent(10) { (45_000, 30_000) } else { draw.pick(&leases) };
     let drift_ppm = 10_000;
     let rate = |draw: &mut Random| match draw.below(3) {
         0 => drift_ppm as i64,
@@ -87,7 +90,8 @@ fn network(seed: u64) -> NetworkPlan {
     let mut draw = random(seed, Part::Network, 0);
     NetworkPlan {
         latency_min_us: draw.between(500, 20_000),
-        latency_spread_us: draw.pick(&[2_000, 40_000, 200_000]),
+        // With the slowest, grants are still under way when the next are asked for, and the living seem dead.
+        latency_spread_us: draw.pick(&[2_000, 40_000, 200_000, 200_000, 1_200_000]),
         loss_ppm: draw.pick(&[0, 0, 10_000, 50_000, 150_000]),
         duplication_ppm: draw.pick(&[0, 0, 50_000]),
         straggler_ppm: draw.pick(&[0, 5_000, 20_000]),
@@ -118,11 +122,12 @@ fn web(seed: u64) -> WebPlan {
         pages_per_host: draw.between(3, 7) as u32,
         links_per_page: draw.between(2, 5) as u32,
         page_bytes: 512,
-        addressing: Addressing::Names,
+        // By name four hosts share a domain, and a slot; by address each has its own.
+        addressing: draw.pick(&[Addressing::Names, Addressing::Addresses]),
         seeds: hosts,
         crawl_delay_ms: draw.pick(&[0, 0, 300]),
         long_crawl_delay_ms: draw.pick(&[500, 2_000]),
-        delay_ms: draw.pick(&[20, 200]),
+        delay_ms: draw.pick(&[0, 20, 200]),
         robots_variants: draw.percent(40),
         oddities: ODDITIES.into_iter().filter(|_| draw.percent(15)).map(|oddity| (oddity, 1)).collect(),
         slow_ms: 1_000,
