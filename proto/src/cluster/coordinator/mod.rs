@@ -328,7 +328,10 @@ impl Coordinator {
         if from == self.rules.me || letter.message.defect().is_some() {
             return out.push(ignored("defective"));
         }
-        let known = self.boots.get(&from).copied().unwrap_or(0);
+        let mut known = self.boots.get(&from).copied().unwrap_or(0);
+        if matches!(letter.message, Message::Swim(_)) {
+            known = known.max(self.membership.outlived(from, letter.boot).unwrap_or(0));
+        }
         if letter.boot < known && !planted!(self.rules.planted, FormerLivesCount) {
             out.push(ignored("of a former life"));
             return self.send(now, from, Message::Outdated { boot: known }, out);
