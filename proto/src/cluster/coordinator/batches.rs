@@ -353,8 +353,9 @@ impl Coordinator {
             until = now + 4 * self.rules.fetch_timeout;
         }
         // Our own batches are taken whatever our load is: nobody else would have them.
-        let welcome = from == self.rules.me || self.router.admits();
+        let welcome = (from == self.rules.me || self.router.admits()) && !self.runs.has_refused(batch);
         if !welcome || !self.runs.has_room(errands.len()) || now + least > until {
+            self.runs.refuse(now, batch, until);
             out.push(Effect::Saw(Sight::BatchRefused { batch }));
             return self.send(now, from, Message::Busy { batch }, out);
         }
