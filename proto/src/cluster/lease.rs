@@ -9,6 +9,9 @@
 //! holder's trust ends (in real time) at most D/(1+ρ) after the request was sent, the voter's promise at least D/(1+ρ) after it came,
 //! which is later. Any two majorities share a voter, and that voter has one promise at a time. Nothing else is assumed: not the order,
 //! number or age of messages, not synchronised clocks, not that anybody is alive.
+//!
+//! **What a restart adds.** A voter grants a slot to the next life of its holder at once. That life does not know which batches its former
+//! one sent to other nodes, so a node that starts asks for no lease before T_f·(1+ρ) have passed: by then all of them have ended.
 
 use std::collections::BTreeMap;
 

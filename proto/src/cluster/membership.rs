@@ -271,6 +271,9 @@ pub struct Membership {
     closed: bool,
 }
 
+/// Renewals of an identity within one life, at most; the next life is a thousand later.
+const RENEWALS_MAX: u32 = 500;
+
 /// Times of knocking without a word from anybody, after which a node counts as alone: with others alive it is probed every second.
 const SILENCE: u64 = 3;
 
@@ -346,7 +349,8 @@ impl Membership {
             self.next_knock = now + self.rules.knock_every;
             let silence = now >= self.last_heard + SILENCE * self.rules.knock_every;
             let alone = self.foca.num_members() == 0 || silence;
-            if !self.closed && !(planted!(self.planted, NoReannounce) && self.knocks > 0) {
+            let gave_up = self.knocks > 0 && planted!(self.planted, NoReannounce);
+            if !self.closed && !gave_up {
                 self.knock(alone);
             }
         }
@@ -518,6 +522,13 @@ impl Membership {
     /// The newest report of a node.
     pub fn report_of(&self, node: NodeId) -> Option<LoadReport> {
         self.reports.lock().newest.get(&node).copied()
+    }
+
+    /// Says which later life of `node` is known here, if `boot` is so far behind it that no renewal explains it: a node that lost its
+    /// disk may start with too small a number, and foca would ignore it without a word.
+    pub fn outlived(&self, node: NodeId, boot: u32) -> Option<u32> {
+        let lives = self.foca.iter_membership_state().map(|member| member.id()).filter(|id| id.node == node);
+        lives.map(|id| id.bump).max().filter(|bump| *bump > boot.saturating_add(RENEWALS_MAX))
     }
 
     /// Whether this node gives its place up.

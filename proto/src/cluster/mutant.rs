@@ -82,6 +82,8 @@ mutants! {
     ReleaseOutOfOrder => "release_out_of_order",
     /// A slot is released while requests to its hosts are under way.
     ReleaseWhileBusy => "release_while_busy",
+    /// A holder that starts asks for leases at once, though others may still fetch what its former life handed out.
+    RestartForgets => "restart_forgets",
     /// The ring's owner fetches without a lease.
     NoLease => "no_lease",
     /// A new holder asks the hosts at once.

@@ -231,12 +231,32 @@ pub struct Runs {
     wakes: BTreeSet<(Micros, RunId)>,
     /// Batches that came once and may come again, until their deadline.
     taken: VecDeque<(Micros, BatchId)>,
+    /// Batches that were refused: somebody else has them now, so they stay refused when they come again.
+    refused: VecDeque<(Micros, BatchId)>,
 }
 
 impl Runs {
     /// Nothing is executed.
     pub fn new(rules: PropagateRules, planted: Planted) -> Runs {
-        Runs { rules, planted, runs: BTreeMap::new(), wakes: BTreeSet::new(), taken: VecDeque::new() }
+        Runs {
+            rules,
+            planted,
+            runs: BTreeMap::new(),
+            wakes: BTreeSet::new(),
+            taken: VecDeque::new(),
+            refused: VecDeque::new(),
+        }
+    }
+
+    /// Whether this batch was refused before.
+    pub fn has_refused(&self, batch: BatchId) -> bool {
+        self.refused.iter().any(|(_, refused)| *refused == batch)
+    }
+
+    /// Refuses a batch, for good.
+    pub fn refuse(&mut self, now: Micros, batch: BatchId, until: Micros) {
+        self.refused.retain(|(until, _)| now <= until + SECOND);
+        self.refused.push_back((until, batch));
     }
 
     /// Whether this batch came before.

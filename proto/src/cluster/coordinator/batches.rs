@@ -49,6 +49,8 @@ pub(super) struct Batch {
     flights: BTreeSet<u64>,
     /// To whom it was sent; `None` while its URLs are being written.
     to: Option<NodeId>,
+    /// The life of that node for which it is meant: its next one must not fetch it again, and has another clock.
+    executor_boot: u32,
     until: Micros,
     taken: bool,
     next_try: Micros,
@@ -103,8 +105,17 @@ impl Coordinator {
             self.next_batch += 1;
             let id = BatchId { node: self.rules.me, boot: self.rules.boot, number: self.next_batch };
             let flights = picks.iter().map(|(pick, _)| pick.flight).collect();
-            let batch =
-                Batch { slot, crawl, deadline, flights, to: None, until: 0, taken: false, next_try: Micros::MAX };
+            let batch = Batch {
+                slot,
+                crawl,
+                deadline,
+                flights,
+                to: None,
+                executor_boot: 0,
+                until: 0,
+                taken: false,
+                next_try: Micros::MAX,
+            };
             self.batches.insert(id, batch);
             let mut copies = Vec::with_capacity(picks.len());
             for (pick, copy) in picks {
@@ -142,6 +153,10 @@ impl Coordinator {
             Some((clock, at)) => clock + self.rules.lease.at_most(batch.deadline.saturating_sub(*at)),
             None => 0,
         };
+        batch.executor_boot = match choice.to {
+            me if me == self.rules.me => self.rules.boot,
+            other => self.boots.get(&other).copied().unwrap_or(0),
+        };
         (batch.to, batch.taken, batch.next_try) = (Some(choice.to), false, now + RESEND_AFTER);
         if choice.to != self.rules.me {
             out.push(Effect::Saw(Sight::Sometimes("batch_sent_to_another")));
@@ -162,8 +177,7 @@ impl Coordinator {
         if errands.is_empty() {
             return;
         }
-        let executor_boot =
-            if to == self.rules.me { self.rules.boot } else { self.boots.get(&to).copied().unwrap_or(0) };
+        let executor_boot = batch.executor_boot;
         let (slot, crawl, until) = (batch.slot, batch.crawl.clone(), batch.until);
         self.send(now, to, Message::Run(Commission { batch: id, slot, crawl, executor_boot, until, errands }), out);
     }
@@ -353,8 +367,9 @@ impl Coordinator {
             until = now + 4 * self.rules.fetch_timeout;
         }
         // Our own batches are taken whatever our load is: nobody else would have them.
-        let welcome = from == self.rules.me || self.router.admits();
+        let welcome = (from == self.rules.me || self.router.admits()) && !self.runs.has_refused(batch);
         if !welcome || !self.runs.has_room(errands.len()) || now + least > until {
+            self.runs.refuse(now, batch, until);
             out.push(Effect::Saw(Sight::BatchRefused { batch }));
             return self.send(now, from, Message::Busy { batch }, out);
         }

@@ -99,6 +99,8 @@ pub struct Coordinator {
     voter: Option<Voter>,
     holder: Holder,
     next_renew: Micros,
+    /// No lease is asked for before: what a former life handed out to others may still be fetched.
+    asks_from: Micros,
     last_renew: Option<Micros>,
     /// Slots that the frontier was told it may serve.
     leased: BTreeSet<Slot>,
@@ -146,6 +148,8 @@ impl Coordinator {
         let first = step::first_number(&mut rng);
         let ring = rings.get(membership.view());
         let voter = rules.voters.contains(&rules.me).then(|| Voter::new(now, rules.lease, planted));
+        let forgets = planted!(planted, RestartForgets);
+        let asks_from = if forgets { now } else { now + rules.lease.at_least(rules.fetch_timeout) };
         let mut coordinator = Coordinator {
             membership,
             rings,
@@ -153,7 +157,8 @@ impl Coordinator {
             owned: SlotSet::default(),
             voter,
             holder: Holder::new(rules.voters.clone(), rules.boot, rules.lease, planted),
-            next_renew: now,
+            next_renew: asks_from,
+            asks_from,
             last_renew: None,
             leased: BTreeSet::new(),
             parting: BTreeSet::new(),
@@ -323,7 +328,10 @@ impl Coordinator {
         if from == self.rules.me || letter.message.defect().is_some() {
             return out.push(ignored("defective"));
         }
-        let known = self.boots.get(&from).copied().unwrap_or(0);
+        let mut known = self.boots.get(&from).copied().unwrap_or(0);
+        if matches!(letter.message, Message::Swim(_)) {
+            known = known.max(self.membership.outlived(from, letter.boot).unwrap_or(0));
+        }
         if letter.boot < known && !planted!(self.rules.planted, FormerLivesCount) {
             out.push(ignored("of a former life"));
             return self.send(now, from, Message::Outdated { boot: known }, out);
@@ -455,7 +463,7 @@ impl Coordinator {
                 self.owned = owned;
                 // Ask at once for what became ours, and let go what no longer is; but not at every flap of gossip.
                 let soon = self.last_renew.map_or(now, |last| last + RENEW_GAP);
-                self.next_renew = self.next_renew.min(soon);
+                self.next_renew = self.next_renew.min(soon.max(self.asks_from));
             }
         }
     }
