@@ -16,7 +16,7 @@ use crate::batch::{Discovered, Entry, EntryKind, Pick};
 use crate::crawl::outcome::Ending;
 use crate::crawl::retry::Failure;
 use crate::key::{DEFAULT_CRAWL, Order, QueueKey, UrlKey};
-use crate::record::{Findings, Progress, Status};
+use crate::record::{Progress, Status};
 use crate::url::{CanonicalUrl, UrlRules};
 
 struct Node {
@@ -207,7 +207,7 @@ fn a_url_is_kept_leased_fetched_and_processed_on_every_replica() {
     assert!(until > cluster.now && until < cluster.now + 3 * SECOND);
     let links =
         vec![Discovered { url: url("http://b.example/x"), kind: EntryKind::Page, depth: 1, priority: 1, redirects: 0 }];
-    let ending = Ending::Answered(Box::new(Findings::default()));
+    let ending = Ending::Answered(Box::default());
     cluster.step(holder, Input::Fetched { run, ending, links });
     cluster.run(13 * SECOND);
     assert_eq!(cluster.statuses("http://a.example/"), [Status::Processed; 3]);
