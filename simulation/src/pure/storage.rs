@@ -279,8 +279,9 @@ impl Storage {
         for found in urls {
             let key = UrlKey::new(crawl, &found.url);
             match self.rows.get(&key) {
-                // Before it came so far it was SELECTED on W disks.
-                Some(row) if row.copy.progress.status >= Status::Crawled || row.copy.progress.round > 0 => {}
+                // Before it was fetched it was SELECTED on W disks. What was refused without a fetch never was.
+                Some(row)
+                    if row.copy.progress.status >= Status::Crawled && row.kept.record.state == UrlState::Enabled => {}
                 Some(row) => drop(copies.insert(key, row.copy.clone())),
                 None => {
                     let record = UrlRecord {
