@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use proto::crawl::retry::Failure;
+
 use super::units::{show_count, show_size, show_time};
 use crate::edges::store::{HostRow, State, Store, StoreError};
 
@@ -122,11 +124,14 @@ impl Summary {
 
     fn notes(&self, text: &mut String) {
         let (counters, places) = (&self.state.counters, &self.state.places);
+        let refused = counters.by_failure.get(&Failure::AddressRefused.to_string()).copied().unwrap_or(0);
         let notes = [
             (counters.duplicates, "pages have the content of another page and are stored as references"),
             (counters.unchanged, "revisits found nothing new"),
+            (counters.filtered, "queued URLs are outside the scope and filters of this run and were given up"),
+            (refused, "URLs lead to private or local addresses; to crawl those, name them with --allow-address"),
             (places.traps, "URLs were left out because their host or path has too many"),
-            (places.ready + places.retries, "URLs wait in the queues"),
+            (places.ready + places.retries + places.flights, "URLs wait in the queues"),
             (places.recrawls, "pages wait for their next round"),
         ];
         let notes: Vec<_> = notes.into_iter().filter(|(count, _)| *count > 0).collect();
