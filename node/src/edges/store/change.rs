@@ -231,6 +231,12 @@ impl Change<'_> {
         self.put_ready(&pick.queue, pick.order, &Entry { progress, ..pick.entry.clone() })
     }
 
+    /// Removes a flight of a former life that has no entry.
+    pub(super) fn drop_flight(&mut self, key: &[u8]) {
+        self.delete("flight", key);
+        self.store.state.places.flights -= 1;
+    }
+
     /// Removes a flight and its entry; says whether it was still flying.
     fn take_flight(&mut self, pick: &Pick) -> bool {
         let key = pick.queue.ready(pick.order);

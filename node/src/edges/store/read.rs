@@ -147,13 +147,17 @@ impl Store {
 
     /// Puts what a former life of this node had handed out back into the queues.
     pub(super) fn return_flights(&mut self) -> Result<(), StoreError> {
-        let stranded = self.flights()?;
-        if stranded.is_empty() {
+        let rows: Vec<_> = self.flight_rows().collect::<Result<_, _>>()?;
+        if rows.is_empty() {
             return Ok(());
         }
+        let stranded: Vec<_> = rows.iter().map(|(key, flight)| self.pick(key, *flight)).collect::<Result<_, _>>()?;
         let mut change = self.change();
-        for pick in &stranded {
-            change.put_back(pick)?;
+        for ((key, _), pick) in rows.iter().zip(stranded) {
+            match pick {
+                Some(pick) => change.put_back(&pick)?,
+                None => change.drop_flight(key),
+            }
         }
         change.commit()
     }
@@ -186,16 +190,20 @@ impl Store {
 
     /// What is handed out and not settled.
     pub fn flights(&self) -> Result<Vec<Pick>, StoreError> {
-        let mut flights = Vec::new();
-        for row in self.flight_rows() {
-            let (key, flight) = row?;
-            let damaged = || StoreError::damaged("flight", "a row without its entry");
-            let (queue, order) = QueueKey::prefix_of(&key).zip(Order::suffix_of(&key)).ok_or_else(damaged)?;
-            let mut entry: Entry = self.get("ready", &key)?.ok_or_else(damaged)?;
-            entry.progress.status = Status::SelectedToCrawl;
-            flights.push(Pick { flight, queue, order, entry });
-        }
-        Ok(flights)
+        self.flight_rows().filter_map(|row| row.and_then(|(key, flight)| self.pick(&key, flight)).transpose()).collect()
+    }
+
+    /// What a flight carries; `None` if its entry is gone, which must not keep a folder from being opened.
+    fn pick(&self, key: &[u8], flight: u64) -> Result<Option<Pick>, StoreError> {
+        let (Some(queue), Some(order)) = (QueueKey::prefix_of(key), Order::suffix_of(key)) else {
+            return Err(StoreError::damaged("flight", "a key without queue and order"));
+        };
+        let Some(mut entry) = self.get::<Entry>("ready", key)? else {
+            tracing::warn!(host = queue.host(), flight, "a flight without its entry is forgotten");
+            return Ok(None);
+        };
+        entry.progress.status = Status::SelectedToCrawl;
+        Ok(Some(Pick { flight, queue, order, entry }))
     }
 
     /// The record of a URL.

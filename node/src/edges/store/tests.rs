@@ -197,6 +197,20 @@ fn an_entry_that_is_handed_out_twice_is_counted_once_and_lands_once() {
 }
 
 #[test]
+fn a_flight_whose_entry_is_gone_keeps_no_folder_from_being_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let admitted = admit(&mut store, &["http://a.example/1", "http://a.example/2"]);
+    select(&mut store, &[pick(&admitted[0], 1), pick(&admitted[1], 2)]);
+    store.db.delete_cf(store.family("ready"), admitted[0].queue.ready(admitted[0].order)).unwrap();
+    assert_eq!(store.flights().unwrap().len(), 1);
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!((store.state().places.ready, store.state().places.flights), (1, 0));
+    assert_counted(&store);
+}
+
+#[test]
 fn what_falls_due_twice_in_one_group_is_queued_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());
