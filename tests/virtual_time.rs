@@ -125,7 +125,15 @@ async fn run(config: &Config, web: Web, seed: u64, mean_s: Option<u64>) -> Crawl
     let store = Store::open(&config.storage.data, StoreOptions::default()).expect("an empty folder");
     let boot = store.boot();
     let disk = slow_disk(store, seed);
-    let edges = Edges { clock, web: Arc::new(web), disk, parsers: vec![Arbiter::current()], boot, resumed: false };
+    let edges = Edges {
+        clock,
+        web: Arc::new(web),
+        disk,
+        parsers: vec![Arbiter::current()],
+        boot,
+        resumed: false,
+        cluster: None,
+    };
     let node = Node::assemble(config, filter, edges);
     let discovered = |url| Discovered { url, kind: EntryKind::Page, depth: 0, priority: 100, redirects: 0 };
     let urls = seeds.into_iter().map(discovered).collect();

@@ -4,19 +4,21 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use actix::{Arbiter, ArbiterHandle};
+use actix::{Actor, Addr, Arbiter, ArbiterHandle, Context, Handler};
+use proto::cluster::message::Letter;
 use proto::crawl::filter::Filter;
 use proto::crawl::frontier::FrontierRules;
 use tokio::sync::watch;
 use tokio::time::Duration;
 use tracing::{error, info};
 
+use crate::actors::coordinator::{Cluster, Coordinator, CoordinatorParts};
 use crate::actors::fetcher::{Fetcher, FetcherParts};
-use crate::actors::frontier::{Frontier, FrontierParts};
+use crate::actors::frontier::{Frontier, FrontierParts, Way};
 use crate::actors::parser::Parser;
 use crate::actors::router::Router;
 use crate::actors::scorer::{FollowRules, Scorer};
-use crate::actors::storage::Storage;
+use crate::actors::storage::{Landed, Storage};
 use crate::config::Config;
 use crate::edges::clock::Clock;
 use crate::edges::disk::{Disk, DiskError, DiskOptions, Job};
@@ -25,12 +27,17 @@ use crate::edges::store::{State, Store, StoreError, StoreOptions};
 use crate::edges::warc::WarcOptions;
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
-use crate::messages::{Crash, DiscoveredUrls, FetchedPage, GetStanding, Halt, Restart, Standing};
+use crate::messages::{
+    ClusterView, Crash, DiscoveredUrls, End, FetchedPage, GetClusterView, GetStanding, Halt, Leave, NotSubmitted,
+    Received, Restart, Standing, SubmitUrls,
+};
 use crate::metrics::Metrics;
 use crate::supervisor::{Link, NotTaken, Supervisor, recipient};
 
 /// How long addresses are believed: the resolver keeps each as long as its record says, this only bounds the frontier's copy.
 const ADDRESS_TTL_US: u64 = 300_000_000;
+/// Letters that wait for the coordinator; more are lost, and said again by who needs an answer.
+const LETTERS_WAITING_MAX: usize = 4_096;
 /// Mailboxes have room for every flight and for questions beside them.
 const MAILBOX_SPARE: usize = 64;
 /// The parsers' names, for the supervisor; a node has at most this many.
@@ -73,12 +80,12 @@ pub struct Fate {
     end: Arc<watch::Sender<Option<String>>>,
     /// The node ends by itself: what fails from now on fails because of that.
     closing: Arc<AtomicBool>,
-    frontier: Link<Restart>,
+    anew: Link<Restart>,
 }
 
 impl Fate {
-    fn new(frontier: Link<Restart>) -> Fate {
-        Fate { end: Arc::new(watch::Sender::new(None)), closing: Arc::default(), frontier }
+    fn new(anew: Link<Restart>) -> Fate {
+        Fate { end: Arc::new(watch::Sender::new(None)), closing: Arc::default(), anew }
     }
 
     /// The node must stop, because of this. The first reason counts.
@@ -96,10 +103,10 @@ impl Fate {
         });
     }
 
-    /// The frontier lost an answer it waits for: a new one asks for everything anew.
-    pub fn restart_frontier(&self) {
+    /// An answer that somebody waits for is lost: a new frontier, or in a cluster a new life, asks for everything anew.
+    pub fn restart(&self) {
         if !self.closing.load(Ordering::Relaxed) {
-            self.frontier.answer(Restart);
+            self.anew.answer(Restart);
         }
     }
 }
@@ -118,6 +125,30 @@ pub struct Edges {
     pub boot: u32,
     /// Whether there was one before.
     pub resumed: bool,
+    /// The cluster it belongs to, if it is not alone.
+    pub cluster: Option<Cluster>,
+}
+
+/// The ways to make an actor end.
+#[derive(Clone)]
+struct Ends {
+    name: &'static str,
+    end: Link<End>,
+    crash: Link<Crash>,
+}
+
+impl Ends {
+    fn of(name: &'static str) -> Ends {
+        Ends { name, end: Link::open(), crash: Link::open() }
+    }
+
+    fn bind<A>(&self, address: &Addr<A>)
+    where
+        A: Actor<Context = Context<A>> + Handler<End> + Handler<Crash>,
+    {
+        self.end.bind(recipient(address));
+        self.crash.bind(recipient(address));
+    }
 }
 
 /// A running node.
@@ -128,9 +159,13 @@ pub struct Node {
     arbiters: Vec<Arbiter>,
     fate: Fate,
     discovered: Link<DiscoveredUrls>,
+    received: Link<Received>,
+    submitted: Link<SubmitUrls>,
+    view: Link<GetClusterView>,
+    leave: Link<Leave>,
     standing: Link<GetStanding>,
     halt: Link<Halt>,
-    crash: Vec<(&'static str, Link<Crash>)>,
+    ends: Vec<Ends>,
     metrics: Metrics,
     resumed: bool,
 }
@@ -147,7 +182,7 @@ impl Node {
         let parsers = config.parsers().clamp(1, PARSER_NAMES.len());
         let arbiters: Vec<Arbiter> = (0..parsers).map(|_| Arbiter::new()).collect();
         let handles = arbiters.iter().map(Arbiter::handle).collect();
-        let edges = Edges { clock: Clock::start(), web, disk, parsers: handles, boot, resumed };
+        let edges = Edges { clock: Clock::start(), web, disk, parsers: handles, boot, resumed, cluster: None };
         let mut node = Node::assemble(config, filter, edges);
         node.disk_thread = Some(disk_thread);
         node.arbiters = arbiters;
@@ -157,29 +192,37 @@ impl Node {
 
     /// Starts all actors over these edges. Call it inside an actix system.
     pub fn assemble(config: &Config, filter: Arc<Filter>, edges: Edges) -> Node {
-        let Edges { clock, web, disk, parsers: arbiters, boot, resumed } = edges;
+        let Edges { clock, web, disk, parsers: arbiters, boot, resumed, cluster } = edges;
         let metrics = Metrics::new();
         let mailbox_max = config.fetch.concurrency + MAILBOX_SPARE;
         let main = Arbiter::current();
         let mut supervisor = Supervisor::new();
-        let mut crash = Vec::new();
+        let mut ends = Vec::new();
 
         // Links first: what flows back to the frontier is bound last.
         let (landed, ended, robots_fetched) = (Link::open(), Link::open(), Link::open());
-        let (discovered, standing, halt, frontier_crash) = (Link::open(), Link::open(), Link::open(), Link::open());
+        let (discovered, standing, halt) = (Link::open(), Link::open(), Link::open());
         let restart = Link::open();
         let fate = Fate::new(restart.clone());
+        let (heard, named, frontier_up, kept) = (Link::open(), Link::open(), Link::open(), Link::open());
+        let (received, submitted, view, leave) = (Link::open(), Link::open(), Link::open(), Link::open());
+        let (told, new_life) = (Link::open(), Link::open());
 
         let (store_page, disk_request) = (Link::open(), Link::open());
         {
-            let (landed, disk, fate) = (landed.clone(), disk.clone(), fate.clone());
-            let (to_page, to_request, to_crash) = (store_page.clone(), disk_request.clone(), Link::open());
-            crash.push(("storage", to_crash.clone()));
+            let landed = match &cluster {
+                None => Landed::Frontier(landed.clone()),
+                Some(_) => Landed::Coordinator(kept.clone()),
+            };
+            let (disk, fate) = (disk.clone(), fate.clone());
+            let (to_page, to_request) = (store_page.clone(), disk_request.clone());
+            let to_end = Ends::of("storage");
+            ends.push(to_end.clone());
             let make = move |lifeline| Storage::new(landed.clone(), disk.clone(), fate.clone(), mailbox_max, lifeline);
             supervisor.keep("storage", &main, make, move |address| {
                 to_page.bind(recipient(address));
                 to_request.bind(recipient(address));
-                to_crash.bind(recipient(address));
+                to_end.bind(address);
             });
         }
 
@@ -187,13 +230,14 @@ impl Node {
         {
             let rules = Arc::new(follow_rules(config, &filter));
             let (storage, metrics) = (store_page.clone(), metrics.clone());
-            let (to_parsed, to_crash) = (parsed.clone(), Link::open());
-            crash.push(("scorer", to_crash.clone()));
+            let to_parsed = parsed.clone();
+            let to_end = Ends::of("scorer");
+            ends.push(to_end.clone());
             let make =
                 move |lifeline| Scorer::new(storage.clone(), rules.clone(), metrics.clone(), mailbox_max, lifeline);
             supervisor.keep("scorer", &main, make, move |address| {
                 to_parsed.bind(recipient(address));
-                to_crash.bind(recipient(address));
+                to_end.bind(address);
             });
         }
 
@@ -202,15 +246,16 @@ impl Node {
         let mut parsers: Vec<Link<FetchedPage>> = Vec::new();
         for (name, arbiter) in PARSER_NAMES.into_iter().zip(&arbiters) {
             let (scorer, rules, token, metrics) = (parsed.clone(), rules.clone(), token.clone(), metrics.clone());
-            let (to_fetched, to_crash) = (Link::open(), Link::open());
-            crash.push((name, to_crash.clone()));
+            let to_fetched = Link::open();
+            let to_end = Ends::of(name);
+            ends.push(to_end.clone());
             parsers.push(to_fetched.clone());
             let make = move |lifeline| {
                 Parser::new(scorer.clone(), rules.clone(), token.clone(), metrics.clone(), mailbox_max, lifeline)
             };
             supervisor.keep(name, arbiter, make, move |address| {
                 to_fetched.bind(recipient(address));
-                to_crash.bind(recipient(address));
+                to_end.bind(address);
             });
         }
 
@@ -226,45 +271,94 @@ impl Node {
                 retry: config.retry,
                 metrics: metrics.clone(),
             });
-            let (to_run, to_robots, to_crash) = (run_local.clone(), run_robots.clone(), Link::open());
-            crash.push(("fetcher", to_crash.clone()));
+            let (to_run, to_robots) = (run_local.clone(), run_robots.clone());
+            let to_end = Ends::of("fetcher");
+            ends.push(to_end.clone());
             let make = move |lifeline| Fetcher::new(parts.clone(), mailbox_max, lifeline);
             supervisor.keep("fetcher", &main, make, move |address| {
                 to_run.bind(recipient(address));
                 to_robots.bind(recipient(address));
-                to_crash.bind(recipient(address));
+                to_end.bind(address);
             });
         }
 
         let run_batch = Link::open();
         {
             let (fetcher, metrics) = (run_local, metrics.clone());
-            let (to_run, to_crash) = (run_batch.clone(), Link::open());
-            crash.push(("router", to_crash.clone()));
+            let to_run = run_batch.clone();
+            let to_end = Ends::of("router");
+            ends.push(to_end.clone());
             let make = move |lifeline| Router::new(fetcher.clone(), metrics.clone(), mailbox_max, lifeline);
             supervisor.keep("router", &main, make, move |address| {
                 to_run.bind(recipient(address));
-                to_crash.bind(recipient(address));
+                to_end.bind(address);
+            });
+        }
+
+        let way = match &cluster {
+            None => Way::Alone { settle: store_page, router: run_batch.clone(), boot, resumed },
+            Some(cluster) => Way::Clustered {
+                coordinator: heard.clone(),
+                named: named.clone(),
+                up: frontier_up.clone(),
+                quarantine: cluster.quarantine,
+                planted: cluster.rules.planted,
+            },
+        };
+        let alone = cluster.is_none();
+        let mut rules = frontier_rules(config);
+        if let Some(cluster) = &cluster {
+            // A fetch must end inside the lease by the clock of whoever fetches.
+            let settle_timeout = rules.flight_timeout - rules.fetch_timeout;
+            rules.fetch_timeout = cluster.rules.lease.at_least(rules.fetch_timeout);
+            rules.flight_timeout = rules.fetch_timeout + settle_timeout;
+        }
+        if let Some(cluster) = cluster {
+            let parts = CoordinatorParts {
+                cluster,
+                storage: disk_request.clone(),
+                router: run_batch,
+                frontier: told.clone(),
+                new_life: new_life.clone(),
+                clock: clock.clone(),
+                metrics: metrics.clone(),
+                fate: fate.clone(),
+                mailbox_max: LETTERS_WAITING_MAX,
+            };
+            let to_end = Ends::of("coordinator");
+            ends.push(to_end.clone());
+            let (received, submitted, view, leave) = (received.clone(), submitted.clone(), view.clone(), leave.clone());
+            let restart = restart.clone();
+            let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
+            supervisor.keep("coordinator", &main, make, move |address| {
+                heard.bind(recipient(address));
+                named.bind(recipient(address));
+                frontier_up.bind(recipient(address));
+                kept.bind(recipient(address));
+                received.bind(recipient(address));
+                submitted.bind(recipient(address));
+                view.bind(recipient(address));
+                leave.bind(recipient(address));
+                restart.bind(recipient(address));
+                to_end.bind(address);
             });
         }
 
         {
             let parts = FrontierParts {
                 storage: disk_request,
-                settle: store_page,
-                router: run_batch,
+                way,
                 fetcher: run_robots,
                 web,
-                rules: frontier_rules(config),
+                rules,
                 filter,
                 clock,
-                boot,
-                resumed,
                 metrics: metrics.clone(),
                 fate: fate.clone(),
             };
             let (discovered, standing, halt) = (discovered.clone(), standing.clone(), halt.clone());
-            crash.push(("frontier", frontier_crash.clone()));
+            let to_end = Ends::of("frontier");
+            ends.push(to_end.clone());
             let make = move |lifeline| Frontier::new(parts.clone(), lifeline);
             supervisor.keep("frontier", &main, make, move |address| {
                 landed.bind(recipient(address));
@@ -273,14 +367,54 @@ impl Node {
                 discovered.bind(recipient(address));
                 standing.bind(recipient(address));
                 halt.bind(recipient(address));
-                restart.bind(recipient(address));
-                frontier_crash.bind(recipient(address));
+                told.bind(recipient(address));
+                new_life.bind(recipient(address));
+                if alone {
+                    restart.bind(recipient(address));
+                }
+                to_end.bind(address);
             });
         }
 
         watch_over(supervisor, &main, metrics.clone(), fate.clone());
         let (disk_thread, arbiters) = (None, Vec::new());
-        Node { disk, disk_thread, arbiters, fate, discovered, standing, halt, crash, metrics, resumed }
+        Node {
+            disk,
+            disk_thread,
+            arbiters,
+            fate,
+            discovered,
+            received,
+            submitted,
+            view,
+            leave,
+            standing,
+            halt,
+            ends,
+            metrics,
+            resumed,
+        }
+    }
+
+    /// Takes in a letter of a peer; says whether there was room for it.
+    pub fn receive(&self, letter: Letter) -> bool {
+        self.received.pass(Received(letter)).is_ok()
+    }
+
+    /// Hands URLs to the cluster; returns when they are on enough disks.
+    pub async fn submit(&self, urls: SubmitUrls) -> Result<(), NotSubmitted> {
+        self.submitted.send(urls).await.unwrap_or(Err(NotSubmitted::StartedAnew))
+    }
+
+    /// How this node sees its cluster; `None` while its coordinator is being replaced.
+    pub async fn cluster(&self) -> Option<ClusterView> {
+        self.view.send(GetClusterView).await.ok()
+    }
+
+    /// Leaves the cluster: [`ClusterView::left`] says when that is done.
+    pub async fn leave(&self) {
+        // A coordinator that is being replaced is told again by who waits for the end.
+        let _ = self.leave.send(Leave).await;
     }
 
     /// Admits URLs; answers how many were new.
@@ -308,8 +442,8 @@ impl Node {
 
     /// Makes an actor panic, for tests.
     pub fn crash(&self, name: &str) {
-        for (_, link) in self.crash.iter().filter(|(known, _)| *known == name) {
-            link.answer(Crash);
+        for actor in self.ends.iter().filter(|actor| actor.name == name) {
+            actor.crash.answer(Crash);
         }
     }
 
@@ -335,9 +469,15 @@ impl Node {
         self.fate.end.borrow().clone()
     }
 
-    /// Closes the data folder and ends the node's own threads. Actors end with their system.
-    pub async fn stop(self) {
+    /// Ends all actors at once, whatever they are doing: what a kill of the process does to them.
+    pub fn kill(&self) {
         self.fate.closing.store(true, Ordering::Relaxed);
+        self.ends.iter().for_each(|actor| actor.end.answer(End));
+    }
+
+    /// Closes the data folder and ends the node's actors and threads.
+    pub async fn stop(self) {
+        self.kill();
         for arbiter in &self.arbiters {
             arbiter.stop();
         }

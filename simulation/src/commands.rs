@@ -27,6 +27,9 @@ enum LayerName {
     Toy,
     /// L1: the cores of every node in an event loop.
     Pure,
+    /// L2: the actors of every node on virtual time.
+    #[cfg(feature = "actors")]
+    Actors,
 }
 
 /// Arguments that every command has.
@@ -48,6 +51,8 @@ impl LayerArguments {
         match self.layer {
             LayerName::Toy => &Toy,
             LayerName::Pure => &Pure,
+            #[cfg(feature = "actors")]
+            LayerName::Actors => &simulation::actors::Actors,
         }
     }
 

@@ -15,7 +15,8 @@
 //! 6. [`invariants`] — what must hold, one property per file, each with the harm it prevents.
 //! 7. [`layer`] — what runs a plan; [`toy`] is the smallest one.
 //! 8. [`pure`] — L1: the cores of every node in an event loop.
-//! 9. [`tool`] — what the program does with a layer: many seeds, mutants, shrinking, a page to look at.
+//! 9. `actors` — L2: the product's own actors of every node on virtual time (feature `actors`, which needs the whole node).
+//! 10. [`tool`] — what the program does with a layer: many seeds, mutants, shrinking, a page to look at.
 //!
 //! # How to read a failing seed
 //!
@@ -25,6 +26,8 @@
 //! `--log` prints every event and message around that time; node clocks are converted, all times are true ones. When
 //! the cause is found and mended, the plan goes into `simulation/corpus/` under a name that says what happens in it.
 
+#[cfg(feature = "actors")]
+pub mod actors;
 pub mod invariants;
 pub mod layer;
 pub mod pure;

@@ -6,8 +6,8 @@
 //! `faults` does to nodes what the plan says. This file is the loop, and what connects the nodes: messages, hosts, clients.
 
 mod faults;
-mod node;
-mod storage;
+pub(crate) mod node;
+pub(crate) mod storage;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,7 +115,7 @@ impl Layer for Pure {
     }
 }
 
-fn planted(options: &RunOptions) -> Planted {
+pub(crate) fn planted(options: &RunOptions) -> Planted {
     #[cfg(feature = "mutants")]
     if let Some(mutant) = options.mutant.and_then(proto::cluster::mutant::Mutant::named) {
         return Planted::new(mutant);
@@ -204,6 +204,11 @@ thread_local! {
     static RINGS: RefCell<Rings> = RefCell::new(Rings::default());
 }
 
+/// The rings that runs of this thread share.
+pub(crate) fn shared_rings() -> Rings {
+    RINGS.with_borrow(Clone::clone)
+}
+
 impl<'a> World<'a> {
     fn new(plan: &'a Plan, options: &RunOptions) -> World<'a> {
         let origins = Origins::new(plan);
@@ -216,7 +221,7 @@ impl<'a> World<'a> {
             network: Network::new(plan),
             nodes: BTreeMap::new(),
             slots,
-            rings: RINGS.with_borrow(Clone::clone),
+            rings: shared_rings(),
             owners: BTreeMap::new(),
             queue: BTreeMap::new(),
             queued: 0,

@@ -9,12 +9,14 @@ use actix::{Actor, Context, Handler};
 use proto::batch::Pick;
 use proto::crawl::frontier::RobotsFetch;
 use proto::crawl::outcome::Ending;
+use proto::crawl::politeness::Micros;
 use proto::crawl::retry::{Failure, HostVerdict, RetryRules, verdict};
 use proto::crawl::robots::ROBOTS_BYTES_MAX;
 use proto::url::CanonicalUrl;
+use tokio::time::Instant;
 use tracing::debug;
 
-use super::can_crash;
+use super::can_end;
 use crate::edges::clock::Clock;
 use crate::edges::disk::Landing;
 use crate::edges::http::{FetchOrder, Fetched, RetryAfter};
@@ -70,7 +72,7 @@ impl Handler<RunBatch> for Fetcher {
 
     fn handle(&mut self, RunBatch(batch): RunBatch, _ctx: &mut Self::Context) {
         for pick in batch.picks {
-            tokio::spawn(Arc::clone(&self.parts).fetch(pick));
+            tokio::spawn(Arc::clone(&self.parts).fetch(pick, batch.deadline));
         }
     }
 }
@@ -87,15 +89,17 @@ impl Handler<RunRobots> for Fetcher {
     }
 }
 
-can_crash!(Fetcher);
+can_end!(Fetcher);
 
 impl FetcherParts {
-    async fn fetch(self: Arc<Self>, pick: Pick) {
+    async fn fetch(self: Arc<Self>, pick: Pick, deadline: Micros) {
         let mut order = FetchOrder::new(pick.entry.url.clone());
         if let Some(validators) = &pick.entry.validators {
             order.if_none_match.clone_from(&validators.etag);
             order.if_modified_since.clone_from(&validators.last_modified);
         }
+        let time = self.clock.wait(deadline.saturating_sub(self.clock.now().mono));
+        order.deadline = Some(Instant::now() + time);
         self.metrics.fetches.inc();
         match self.web.fetch(&order).await {
             Ok(fetched) => self.answered(pick, fetched),

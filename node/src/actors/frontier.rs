@@ -2,7 +2,9 @@
 //! In: [`DiscoveredUrls`] from the command line and doors, [`FetchEnded`] and [`RobotsFetched`] from the fetcher, [`LandedPage`] from storage.
 //! Out: [`RunBatch`] to the router, [`RunRobots`] to the fetcher, [`DiskRequest`] and [`StorePage`] to storage.
 //! Owns: the core's state, which is a view of what is on disk. If it dies, its successor reads that view anew: what was handed out stays
-//! handed out until it is settled or its deadline passes.
+//! handed out until it is settled or its deadline passes. In a cluster a new life begins instead (see the coordinator).
+
+mod clustered;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,7 +12,8 @@ use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message, ResponseFuture, SpawnHandle};
 use proto::batch::{Discovered, Pick, UrlBatch};
-use proto::cluster::lease::Leases;
+use proto::cluster::lease::{Grants, Leases};
+use proto::cluster::mutant::Planted;
 use proto::crawl::filter::Filter;
 use proto::crawl::frontier::{Effect, Frontier as Core, FrontierRules, Input, Why};
 use proto::crawl::outcome::{Ending, OutcomeKind};
@@ -22,15 +25,15 @@ use tokio::sync::oneshot;
 use tokio::time::Duration;
 use tracing::{debug, warn};
 
-use super::can_crash;
+use super::can_end;
 use crate::edges::clock::Clock;
-use crate::edges::disk::{DiskError, Job, Landing, Reply};
+use crate::edges::disk::{DiskError, Job, Landing, ReplicaJob, Reply};
 use crate::edges::http::FetchError;
 use crate::edges::store::Admitted;
 use crate::edges::web::Web;
 use crate::messages::{
-    DiscoveredUrls, DiskRequest, FetchEnded, GetStanding, Halt, LandedPage, Restart, RobotsFetched, RunBatch,
-    RunRobots, Standing, StorePage,
+    DiscoveredUrls, DiskRequest, FetchEnded, FrontierUp, GetStanding, Halt, Heard, LandedPage, NamedUrls, Restart,
+    RobotsFetched, RunBatch, RunRobots, Standing, StorePage,
 };
 use crate::metrics::Metrics;
 use crate::node::Fate;
@@ -41,15 +44,42 @@ const DUE_EVERY: Duration = Duration::from_millis(250);
 /// Longest sleep: a wake-up too many costs microseconds, one that is missed would stop the crawl.
 const SLEEP_MAX: Micros = SECOND;
 
+/// Whom a frontier works with.
+#[derive(Clone)]
+pub enum Way {
+    /// The actors of its own node, all the slots being its own.
+    Alone {
+        /// Way to the disk for what ends without a fetch.
+        settle: Link<StorePage>,
+        /// Who runs batches.
+        router: Link<RunBatch>,
+        /// Which start of the node this is.
+        boot: u32,
+        /// Whether there was one before.
+        resumed: bool,
+    },
+    /// The coordinator, which says what it may serve.
+    Clustered {
+        /// Who hears what is handed out.
+        coordinator: Link<Heard>,
+        /// Who hears of URLs that a robots.txt names.
+        named: Link<NamedUrls>,
+        /// Who must know that this frontier has started.
+        up: Link<FrontierUp>,
+        /// How long a host of which nothing is known is left alone after its slot was acquired.
+        quarantine: Micros,
+        /// A defect to be found.
+        planted: Planted,
+    },
+}
+
 /// What a frontier needs, the same for every life of it.
 #[derive(Clone)]
 pub struct FrontierParts {
     /// Way to the disk.
     pub storage: Link<DiskRequest>,
-    /// Way to the disk for what ends without a fetch.
-    pub settle: Link<StorePage>,
-    /// Who runs batches.
-    pub router: Link<RunBatch>,
+    /// Whom it works with.
+    pub way: Way,
     /// Who fetches robots.txt files.
     pub fetcher: Link<RunRobots>,
     /// Who knows addresses.
@@ -60,10 +90,6 @@ pub struct FrontierParts {
     pub filter: Arc<Filter>,
     /// The clocks.
     pub clock: Clock,
-    /// Which start of the node this is.
-    pub boot: u32,
-    /// Whether there was one before.
-    pub resumed: bool,
     /// Counters.
     pub metrics: Metrics,
     /// Where the node learns that it cannot go on.
@@ -80,6 +106,10 @@ pub struct Frontier {
     effects: Vec<Effect>,
     next_batch: u64,
     admitting: usize,
+    /// Which life in its cluster; 0 for a node alone.
+    life: u32,
+    /// In a cluster, what is handed out.
+    aloft: BTreeMap<u64, Pick>,
     /// When it rings, and the handle to silence it.
     alarm: Option<(Micros, SpawnHandle)>,
     _lifeline: Lifeline,
@@ -112,6 +142,8 @@ impl Frontier {
             effects: Vec::new(),
             next_batch: 0,
             admitting: 0,
+            life: 0,
+            aloft: BTreeMap::new(),
             alarm: None,
             _lifeline: lifeline,
         }
@@ -119,7 +151,13 @@ impl Frontier {
 
     fn core(parts: &FrontierParts, pages: u64) -> Core {
         let (now, rules, filter) = (parts.clock.now(), parts.rules.clone(), Arc::clone(&parts.filter));
-        Core::new(now, rules, filter, Leases::Sole, pages, parts.resumed)
+        let (leases, resumed) = match &parts.way {
+            Way::Alone { resumed, .. } => (Leases::Sole, *resumed),
+            Way::Clustered { quarantine, planted, .. } => {
+                (Leases::Granted(Grants { quarantine: *quarantine, planted: *planted, ..Grants::default() }), false)
+            }
+        };
+        Core::new(now, rules, filter, leases, pages, resumed)
     }
 
     fn step(&mut self, inputs: impl IntoIterator<Item = Input>, ctx: &mut Context<Self>) {
@@ -154,7 +192,11 @@ impl Frontier {
     }
 
     fn perform(&mut self, effects: &mut Vec<Effect>, ctx: &mut Context<Self>) {
-        self.select(effects);
+        let at = self.parts.clock.now().mono;
+        let alone = matches!(self.parts.way, Way::Alone { .. });
+        if alone {
+            self.select(effects);
+        }
         let mut picks = Vec::new();
         let mut refused = Vec::new();
         for effect in effects.drain(..) {
@@ -166,7 +208,8 @@ impl Frontier {
                         self.parts.metrics.dropped.inc();
                     }
                 }
-                Effect::Lost(pick) => self.lost(pick),
+                Effect::Lost(pick) if alone => self.lost(pick),
+                Effect::Lost(pick) => self.lost_clustered(pick),
                 Effect::Refill { queue, after, limit } => {
                     let asked = queue.clone();
                     self.ask(
@@ -180,24 +223,31 @@ impl Frontier {
                     |reply| Job::Load(queue, limit, reply),
                     move |loaded| vec![Input::Loaded { read, queues: vec![loaded], sweep: None }],
                 ),
-                Effect::Sweep { read, slot: _, after, queues, limit } => self.ask(
+                Effect::Sweep { read, slot, after, queues, limit } => self.ask(
                     ctx,
-                    |reply| Job::Sweep(after, queues, limit, reply),
+                    |reply| Job::Sweep(slot, after, queues, limit, reply),
                     move |(queues, next)| vec![Input::Loaded { read, queues, sweep: Some(next) }],
                 ),
                 Effect::KeepFacts { queue, facts } => {
                     self.ask(ctx, |reply| Job::KeepFacts(queue, Box::new(facts), reply), |()| Vec::new())
                 }
-                Effect::Idle { .. } => {} // a node alone gives no slot back
+                Effect::Idle { slot } => self.idle(slot),
                 Effect::Resolve { queue, host } => self.resolve(queue, host, ctx),
                 Effect::Discover { queue, urls } => self.discover(queue.crawl().to_owned(), urls, ctx),
             }
         }
-        if !refused.is_empty() {
-            self.refuse(refused);
-        }
-        if !picks.is_empty() {
-            self.send_batches(picks);
+        match (alone, refused.is_empty(), picks.is_empty()) {
+            (_, true, true) => {}
+            (true, ..) => {
+                self.refuse(refused);
+                self.send_batches(picks);
+            }
+            (false, ..) => {
+                self.refuse_clustered(refused);
+                if !picks.is_empty() {
+                    self.hand_out(at, picks, ctx);
+                }
+            }
         }
     }
 
@@ -224,15 +274,17 @@ impl Frontier {
     }
 
     fn hear<T: 'static>(&self, answer: oneshot::Receiver<Result<T, DiskError>>, heard: impl FnOnce(T) + 'static) {
-        let fate = self.parts.fate.clone();
+        let (fate, clustered) = (self.parts.fate.clone(), matches!(self.parts.way, Way::Clustered { .. }));
         actix_rt::spawn(async move {
             match answer.await {
                 Ok(Ok(value)) => heard(value),
+                // In a cluster others go on; facts and entries that fall due are written when there is room again.
+                Ok(Err(DiskError::Full(error))) if clustered => warn!(%error, "not written"),
                 Ok(Err(error)) => fate.seal(&error),
                 // Storage died with the question. Its successor does not know it: read the whole view anew.
                 Err(_) => {
                     debug!("a question to the disk was lost");
-                    fate.restart_frontier();
+                    fate.restart();
                 }
             }
         });
@@ -255,19 +307,21 @@ impl Frontier {
     }
 
     fn refuse(&self, refused: Vec<(Pick, Why)>) {
+        let Way::Alone { settle, .. } = &self.parts.way else { return };
         let unix_ms = self.parts.clock.now().unix_ms;
         for (pick, why) in refused {
             let landing = match why {
                 Why::Failed(failure) => Landing::failed(pick, failure, unix_ms),
                 Why::Filtered(_) => Landing::without_content(pick, Ending::Filtered, unix_ms),
             };
-            if self.parts.settle.pass(StorePage(Box::new(landing))).is_err() {
+            if settle.pass(StorePage(Box::new(landing))).is_err() {
                 self.parts.metrics.dropped.inc();
             }
         }
     }
 
     fn send_batches(&mut self, picks: Vec<Pick>) {
+        let Way::Alone { router, boot, .. } = &self.parts.way else { return };
         let mut by_slot: BTreeMap<Slot, Vec<Pick>> = BTreeMap::new();
         for pick in picks {
             by_slot.entry(pick.queue.slot()).or_default().push(pick);
@@ -275,19 +329,20 @@ impl Frontier {
         let deadline = self.parts.clock.now().mono + self.parts.rules.flight_timeout;
         for (slot, picks) in by_slot {
             self.next_batch += 1;
-            let id = BatchId { node: NodeId::SOLE, boot: self.parts.boot, number: self.next_batch };
+            let id = BatchId { node: NodeId::SOLE, boot: *boot, number: self.next_batch };
             debug!(batch = %id, slot = slot.0, urls = picks.len(), "batch handed out");
-            if self.parts.router.pass(RunBatch(UrlBatch { id, slot, deadline, picks })).is_err() {
+            if router.pass(RunBatch(UrlBatch { id, slot, deadline, picks })).is_err() {
                 self.parts.metrics.dropped.inc();
             }
         }
     }
 
     fn lost(&self, pick: Pick) {
+        let Way::Alone { settle, .. } = &self.parts.way else { return };
         warn!(url = pick.entry.url.as_str(), flight = pick.flight, "fetch was lost, will be tried again");
         self.parts.metrics.lost.inc();
         let landing = Landing::failed(pick, Failure::Lost, self.parts.clock.now().unix_ms);
-        if self.parts.settle.pass(StorePage(Box::new(landing))).is_err() {
+        if settle.pass(StorePage(Box::new(landing))).is_err() {
             self.parts.metrics.dropped.inc();
         }
     }
@@ -304,12 +359,20 @@ impl Frontier {
     }
 
     fn discover(&mut self, crawl: String, urls: Vec<Discovered>, ctx: &mut Context<Self>) {
+        if let Way::Clustered { named, .. } = &self.parts.way {
+            return named.answer(NamedUrls { life: self.life, crawl, urls }); // as many as a robots.txt may name
+        }
         self.admitting += 1;
         let (me, unix_ms) = (ctx.address(), self.parts.clock.now().unix_ms);
         self.ask_disk(
             |reply| Job::Admit { crawl, urls, unix_ms, reply },
             move |admitted| me.do_send(AdmittedUrls(admitted)),
         );
+    }
+
+    /// Forgets what of a slot is handed out: whoever serves it now may hand it out.
+    fn forget_slot(&self, slot: Slot) {
+        self.parts.storage.answer(DiskRequest(Job::Replica(ReplicaJob::Forget(slot)))); // as often as leases end
     }
 
     fn fall_due(&self, ctx: &mut Context<Self>) {
@@ -319,10 +382,7 @@ impl Frontier {
 }
 
 fn inputs_of(admitted: Vec<Admitted>) -> Vec<Input> {
-    admitted
-        .into_iter()
-        .map(|Admitted { queue, order, entry, new_host }| Input::Admitted { queue, order, entry, new_host })
-        .collect()
+    admitted.into_iter().map(Admitted::into_input).collect()
 }
 
 impl Actor for Frontier {
@@ -331,9 +391,12 @@ impl Actor for Frontier {
     fn started(&mut self, ctx: &mut Self::Context) {
         // Answers come with `do_send`; what is left are seeds and questions of people.
         ctx.set_mailbox_capacity(64);
+        ctx.run_interval(DUE_EVERY, |actor, ctx| actor.fall_due(ctx));
+        if let Way::Clustered { up, .. } = &self.parts.way {
+            return up.answer(FrontierUp);
+        }
         let me = ctx.address();
         self.ask_disk(Job::Recover, move |(flights, pages)| me.do_send(Recovered(flights, pages)));
-        ctx.run_interval(DUE_EVERY, |actor, ctx| actor.fall_due(ctx));
     }
 }
 
@@ -447,4 +510,4 @@ impl Handler<Restart> for Frontier {
     }
 }
 
-can_crash!(Frontier);
+can_end!(Frontier);

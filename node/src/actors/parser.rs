@@ -8,7 +8,7 @@ use std::time::Instant;
 use actix::{Actor, Context, Handler};
 use tracing::trace;
 
-use super::can_crash;
+use super::can_end;
 use crate::extract::{ExtractRules, Extracted, PageInput, extract};
 use crate::messages::{FetchedPage, ParsedPage};
 use crate::metrics::Metrics;
@@ -82,4 +82,4 @@ impl Handler<FetchedPage> for Parser {
     }
 }
 
-can_crash!(Parser);
+can_end!(Parser);

@@ -4,7 +4,7 @@
 
 use actix::{Actor, Context, Handler};
 
-use super::can_crash;
+use super::can_end;
 use crate::messages::RunBatch;
 use crate::metrics::Metrics;
 use crate::supervisor::{Lifeline, Link};
@@ -42,4 +42,4 @@ impl Handler<RunBatch> for Router {
     }
 }
 
-can_crash!(Router);
+can_end!(Router);

@@ -15,7 +15,7 @@ use proto::crawl::retry::Failure;
 use proto::record::{Findings, Validators};
 use proto::url::{CanonicalUrl, UrlRules};
 
-use super::can_crash;
+use super::can_end;
 use crate::actors::fetcher::retry_after_ms;
 use crate::edges::disk::{Captured, Landing};
 use crate::edges::http::{Fetched, Truncated};
@@ -84,7 +84,7 @@ impl Handler<ParsedPage> for Scorer {
     }
 }
 
-can_crash!(Scorer);
+can_end!(Scorer);
 
 /// Decides how a fetch ended and which of its links are followed.
 fn land(page: ParsedPage, rules: &FollowRules) -> Landing {

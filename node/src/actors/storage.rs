@@ -1,19 +1,30 @@
 //! Storage: the way to the disk thread.
-//! In: [`StorePage`] from scorer and fetcher, [`DiskRequest`] from the frontier. Out: [`LandedPage`] to the frontier.
+//! In: [`StorePage`] from scorer and fetcher, [`DiskRequest`] from frontier and coordinator. Out: [`LandedPage`] to the frontier, or in a
+//! cluster [`KeptPage`] to the coordinator, because the owner of a page settles it and not who fetched it.
 //! Owns: nothing; the disk thread does. If it dies, what was in its mailbox is lost and comes back after its deadline.
 
 use actix::{Actor, ActorFutureExt, AtomicResponse, Context, Handler, WrapFuture};
 use tokio::sync::oneshot;
+use tracing::warn;
 
-use super::can_crash;
-use crate::edges::disk::{Disk, DiskError, Job};
-use crate::messages::{DiskRequest, LandedPage, StorePage};
+use super::can_end;
+use crate::edges::disk::{Disk, DiskError, Job, ReplicaJob};
+use crate::messages::{DiskRequest, KeptPage, LandedPage, StorePage};
 use crate::node::Fate;
 use crate::supervisor::{Lifeline, Link};
 
+/// Who hears of a page that is on disk.
+#[derive(Clone)]
+pub enum Landed {
+    /// A node alone settles it at once.
+    Frontier(Link<LandedPage>),
+    /// In a cluster its content is kept here, and its owner settles it.
+    Coordinator(Link<KeptPage>),
+}
+
 /// The actor.
 pub struct Storage {
-    frontier: Link<LandedPage>,
+    landed: Landed,
     disk: Disk,
     fate: Fate,
     mailbox_max: usize,
@@ -22,8 +33,8 @@ pub struct Storage {
 
 impl Storage {
     /// A storage actor over `disk`.
-    pub fn new(frontier: Link<LandedPage>, disk: Disk, fate: Fate, mailbox_max: usize, lifeline: Lifeline) -> Storage {
-        Storage { frontier, disk, fate, mailbox_max, _lifeline: lifeline }
+    pub fn new(landed: Landed, disk: Disk, fate: Fate, mailbox_max: usize, lifeline: Lifeline) -> Storage {
+        Storage { landed, disk, fate, mailbox_max, _lifeline: lifeline }
     }
 
     /// Hands a job to the disk before anything else is taken from the mailbox: a full disk queue fills the mailbox.
@@ -50,15 +61,31 @@ impl Handler<StorePage> for Storage {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, StorePage(landing): StorePage, _ctx: &mut Self::Context) -> Self::Result {
-        let (reply, answer) = oneshot::channel();
-        let (frontier, fate) = (self.frontier.clone(), self.fate.clone());
-        actix_rt::spawn(async move {
-            match answer.await.unwrap_or(Err(DiskError::Stopped)) {
-                Ok(landed) => frontier.answer(LandedPage(landed)),
-                Err(error) => fate.seal(&error),
+        let fate = self.fate.clone();
+        match self.landed.clone() {
+            Landed::Frontier(frontier) => {
+                let (reply, answer) = oneshot::channel();
+                actix_rt::spawn(async move {
+                    match answer.await.unwrap_or(Err(DiskError::Stopped)) {
+                        Ok(landed) => frontier.answer(LandedPage(landed)),
+                        Err(error) => fate.seal(&error),
+                    }
+                });
+                self.submit(Job::Settle(landing, reply))
             }
-        });
-        self.submit(Job::Settle(landing, reply))
+            Landed::Coordinator(coordinator) => {
+                let (reply, answer) = oneshot::channel();
+                actix_rt::spawn(async move {
+                    match answer.await.unwrap_or(Err(DiskError::Stopped)) {
+                        Ok(kept) => coordinator.answer(KeptPage(kept)),
+                        // Its owner puts it back after its deadline, and others fetch it.
+                        Err(DiskError::Full(error)) => warn!(%error, "a page cannot be kept"),
+                        Err(error) => fate.seal(&error),
+                    }
+                });
+                self.submit(Job::Replica(ReplicaJob::Keep(landing, reply)))
+            }
+        }
     }
 }
 
@@ -70,4 +97,4 @@ impl Handler<DiskRequest> for Storage {
     }
 }
 
-can_crash!(Storage);
+can_end!(Storage);

@@ -4,6 +4,8 @@
 //! those, and only then writes one atomic batch, fsynced too; then it answers. So an answer means: on disk. While it
 //! syncs, the next group gathers: the slower the disk, the larger the groups, and when the channel is full the senders wait.
 
+mod replica;
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,10 +14,11 @@ use bytes::Bytes;
 use proto::batch::{Discovered, Entry, Pick};
 use proto::crawl::frontier::{HostFacts, LoadedQueue};
 use proto::crawl::outcome::Ending;
-use proto::id::UrlId;
+use proto::id::{Slot, UrlId};
 use proto::key::{Order, QueueKey, UrlKey};
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::replica::{Kept, ReplicaJob};
 use super::store::{Admitted, ContentRow, Fetched, Landed, Settle, State, Store, StoreError};
 use super::warc::{Capture, RevisitOf, Truncated, WarcError, WarcOptions, WarcWriter};
 
@@ -132,8 +135,10 @@ pub enum Job {
     Refill(QueueKey, Option<Order>, usize, Reply<(Vec<(Order, Entry)>, bool)>),
     /// Read a queue.
     Load(QueueKey, usize, Reply<LoadedQueue>),
-    /// Read the next queues.
-    Sweep(Option<QueueKey>, usize, usize, Reply<(Vec<LoadedQueue>, Option<QueueKey>)>),
+    /// Read the next queues, of one slot or of all.
+    Sweep(Option<Slot>, Option<QueueKey>, usize, usize, Reply<(Vec<LoadedQueue>, Option<QueueKey>)>),
+    /// What only a node of a cluster asks for.
+    Replica(ReplicaJob),
     /// Read what is handed out, and how many pages there are.
     Recover(Reply<(Vec<Pick>, u64)>),
     /// Read counters and places.
@@ -144,15 +149,18 @@ pub enum Job {
 
 impl Job {
     fn is_write(&self) -> bool {
-        !matches!(
-            self,
-            Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop
-        )
+        match self {
+            Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => false,
+            Job::Replica(job) => job.is_write(),
+            _ => true,
+        }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Job::Settle(landing, _) => landing.captured.as_ref().map_or(0, |captured| captured.body.len()),
+            Job::Settle(landing, _) | Job::Replica(ReplicaJob::Keep(landing, _)) => {
+                landing.captured.as_ref().map_or(0, |captured| captured.body.len())
+            }
             _ => 0,
         }
     }
@@ -282,10 +290,12 @@ impl DiskWork {
         let mut captured = false;
         for mut job in jobs {
             let fetched = match (&mut job, &failure) {
-                (Job::Settle(landing, _), None) => self.capture(landing).unwrap_or_else(|error| {
-                    failure = Some(error);
-                    None
-                }),
+                (Job::Settle(landing, _) | Job::Replica(ReplicaJob::Keep(landing, _)), None) => {
+                    self.capture(landing).unwrap_or_else(|error| {
+                        failure = Some(error);
+                        None
+                    })
+                }
                 _ => None,
             };
             captured |= fetched.is_some();
@@ -379,12 +389,15 @@ impl DiskWork {
         Ok(original.map(|(id, row, url)| ((id != key.id()).then_some(id), row, url)))
     }
 
-    fn read(&self, job: Job) {
-        let store = &self.store;
+    fn read(&mut self, job: Job) {
+        let store = &mut self.store;
         match job {
             Job::Refill(queue, after, limit, reply) => answer(reply, store.refill(&queue, after, limit)),
             Job::Load(queue, limit, reply) => answer(reply, store.load_queue(&queue, limit)),
-            Job::Sweep(after, queues, limit, reply) => answer(reply, store.sweep(after.as_ref(), queues, limit)),
+            Job::Sweep(slot, after, queues, limit, reply) => {
+                answer(reply, store.sweep(slot, after.as_ref(), queues, limit))
+            }
+            Job::Replica(job) => job.read(store),
             Job::Recover(reply) => {
                 answer(reply, store.flights().map(|flights| (flights, store.state().counters.processed)))
             }
@@ -430,6 +443,7 @@ fn apply(
             let kept = change.keep_facts(&queue, &facts);
             defer(reply, kept, deferred)
         }
+        Job::Replica(job) => job.apply(change, fetched, deferred),
         Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => {
             unreachable!("reads go to `read`")
         }
@@ -456,14 +470,16 @@ fn defer<T: 'static>(
     failed
 }
 
+fn later<T: 'static>(reply: Reply<T>, deferred: &mut Vec<Deferred>) {
+    deferred.push(Box::new(move |error| {
+        let _ = reply.send(Err(error.unwrap_or(DiskError::Stopped)));
+    }));
+}
+
 /// Answers a job of a group that failed before its turn.
 fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
-    fn later<T: 'static>(reply: Reply<T>, deferred: &mut Vec<Deferred>) {
-        deferred.push(Box::new(move |error| {
-            let _ = reply.send(Err(error.unwrap_or(DiskError::Stopped)));
-        }));
-    }
     match job {
+        Job::Replica(job) => job.refuse(deferred),
         Job::Admit { reply, .. } => later(reply, deferred),
         Job::Select(_, reply) => later(reply, deferred),
         Job::Settle(_, reply) => later(reply, deferred),

@@ -161,12 +161,15 @@ pub struct FetchOrder {
     pub if_modified_since: Option<String>,
     /// Keep this many bytes of a longer body instead of refusing it: of a robots.txt, a part is better than none.
     pub cut_at_bytes: Option<usize>,
+    /// The connection is closed at this time whatever the server does, and not opened after it: the host may be another node's by
+    /// then. `None` leaves it at the client's own limit.
+    pub deadline: Option<Instant>,
 }
 
 impl FetchOrder {
     /// Orders `url` whatever version we have, refusing bodies over the limit.
     pub fn new(url: CanonicalUrl) -> Self {
-        FetchOrder { url, if_none_match: None, if_modified_since: None, cut_at_bytes: None }
+        FetchOrder { url, if_none_match: None, if_modified_since: None, cut_at_bytes: None, deadline: None }
     }
 }
 
@@ -372,7 +375,10 @@ impl HttpClient {
 
     /// Fetches one URL. An answer of any status is `Ok`; it is on the caller to decide what 404 or 301 means.
     pub async fn fetch(&self, order: &FetchOrder) -> Result<Fetched, FetchError> {
-        let patience = Patience::new(&self.limits);
+        let patience = Patience::new(&self.limits, order.deadline);
+        if patience.fetch_timeout.is_zero() {
+            return Err(FetchError::Timeout);
+        }
         let mut exchange = pin!(self.exchange(order, &patience));
         let mut timer = pin!(tokio::time::sleep_until(patience.ends()));
         loop {
@@ -561,10 +567,12 @@ struct Patience {
 }
 
 impl Patience {
-    fn new(limits: &FetchLimits) -> Self {
+    fn new(limits: &FetchLimits, deadline: Option<Instant>) -> Self {
+        let (started, fetch_timeout) = (Instant::now(), Duration::from_millis(limits.fetch_timeout_ms));
+        let left = deadline.map_or(fetch_timeout, |deadline| deadline.saturating_duration_since(started));
         Patience {
-            started: Instant::now(),
-            fetch_timeout: Duration::from_millis(limits.fetch_timeout_ms),
+            started,
+            fetch_timeout: fetch_timeout.min(left),
             read_timeout: Duration::from_millis(limits.read_timeout_ms),
             last_sign_ms: AtomicU64::new(0),
         }

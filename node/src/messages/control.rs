@@ -28,6 +28,11 @@ pub struct Halt;
 #[rtype(result = "()")]
 pub struct Restart;
 
+/// Ends an actor, for good: its node stops. Whatever waits in its mailbox behind this is lost.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct End;
+
 /// Makes an actor panic: how tests see that a death loses nothing.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]

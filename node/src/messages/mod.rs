@@ -1,6 +1,7 @@
 //! What actors say to each other, one file per step of a URL's way.
 
 mod batch;
+mod cluster;
 mod control;
 mod discovered;
 mod fetched;
@@ -8,7 +9,11 @@ mod parsed;
 mod stored;
 
 pub use batch::{RunBatch, RunRobots};
-pub use control::{Crash, GetStanding, Halt, Restart, Standing};
+pub use cluster::{
+    ClusterView, FrontierUp, GetClusterView, Heard, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received,
+    SubmitUrls, Told,
+};
+pub use control::{Crash, End, GetStanding, Halt, Restart, Standing};
 pub use discovered::DiscoveredUrls;
 pub use fetched::{FetchEnded, FetchedPage, RobotsFetched};
 pub use parsed::ParsedPage;

@@ -70,6 +70,8 @@ pub struct Errand {
     pub entry: Entry,
     /// How deep it lies.
     pub depth: u16,
+    /// Its priority: what it links to inherits it.
+    pub priority: u16,
 }
 
 /// A batch on its way to who fetches it.

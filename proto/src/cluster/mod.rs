@@ -1,6 +1,6 @@
 //! Who is alive, who owns, who may, who has a copy.
 //!
-//! Reading order: [`ring`] and [`membership`] (whose slot is it), [`lease`] (who may ask its hosts), [`copy`] and [`replicate`] and [`repair`]
+//! Reading order: [`ring`] and [`membership`] (whose slot is it), [`lease`] (who may ask its hosts), [`copy`], [`turn`], [`replicate`] and [`repair`]
 //! (who keeps its records), [`route`] and [`propagate`] (who fetches, and how what came of it returns), [`message`] (what
 //! nodes say), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
 
@@ -16,3 +16,4 @@ pub mod replicate;
 pub mod ring;
 pub mod route;
 pub mod slot_set;
+pub mod turn;

@@ -404,6 +404,7 @@ mod tests {
             flight,
             entry: Entry { url, kind: EntryKind::Page, progress, redirects: 0, validators: None },
             depth: 0,
+            priority: 100,
         }
     }
 

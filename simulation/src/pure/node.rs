@@ -34,7 +34,7 @@ use crate::world::random::{For, Random};
 use crate::world::trace::{Event, FetchEnd, FetchKind, Host, LoadsKnown};
 
 /// Names the simulated cluster.
-pub(super) const CLUSTER: u64 = 0x6f72_6277;
+pub(crate) const CLUSTER: u64 = 0x6f72_6277;
 /// How often a node looks after itself, on its own clock.
 const HOUSEKEEPING: Micros = 500 * MILLISECOND;
 /// How often it measures its load, in times of housekeeping.
@@ -211,7 +211,7 @@ fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robot
 }
 
 /// The longest delay that any host asks for: what an unknown host is left alone after its slot changed hands.
-fn quarantine_ms(plan: &Plan) -> u64 {
+pub(crate) fn quarantine_ms(plan: &Plan) -> u64 {
     let declared = plan.web.crawl_delay_ms.max(plan.web.long_crawl_delay_ms);
     plan.cluster.crawl_delay_ms.max(u64::from(declared))
 }
@@ -581,6 +581,7 @@ impl World<'_> {
             }
             What::Drop(slot) => self.trace.record(at, Event::SlotDropped { node: id, slot: *slot }),
             What::Facts(..) | What::Boot(_) => {}
+            What::Group(all) => all.iter().for_each(|what| self.record_durable(at, id, what)),
         }
     }
 
@@ -609,6 +610,7 @@ impl World<'_> {
                 self.step(at, id, coordinator::Input::Dropped { slot });
             }
             What::Facts(..) | What::Boot(_) => {}
+            What::Group(all) => all.into_iter().for_each(|what| self.covered(at, id, what, durable)),
         }
     }
 
@@ -782,7 +784,7 @@ impl World<'_> {
                 self.trace.record(at, Event::WriteAcknowledged { node: id, slot, urls });
                 return self.power_loss_at_acknowledgement(at, id, slot);
             }
-            Sight::RingChanged => return self.ring_changed(at, id),
+            Sight::RingChanged { .. } => return self.ring_changed(at, id),
             Sight::IncarnationKnown { of, boot } => match self.life_of(of, boot) {
                 Some(boot) => Event::IncarnationKnown { node: id, of, boot },
                 None => return,
@@ -823,7 +825,7 @@ impl World<'_> {
 }
 
 /// A record that is on the disk of a node.
-fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
+pub(crate) fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
     let settled = copy.open().is_ok_and(|kept| kept.is_closed());
     Event::RecordDurable { node, slot: copy.slot(), url: copy.key.id(), progress: copy.progress, settled }
 }

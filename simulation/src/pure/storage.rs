@@ -19,7 +19,7 @@ use crate::world::random::Random;
 
 /// What is written at once.
 #[derive(Clone)]
-pub(super) enum What {
+pub(crate) enum What {
     /// Keeps records, as merged when it was written, for this question of the coordinator.
     Records(u64, Vec<RecordCopy>),
     /// Removes a slot.
@@ -28,18 +28,20 @@ pub(super) enum What {
     Facts(QueueKey, Box<HostFacts>),
     /// The number of a life.
     Boot(u32),
+    /// All of these, or nothing.
+    Group(Vec<What>),
 }
 
 /// What a disk holds.
 #[derive(Clone, Default)]
-pub(super) struct Records {
-    pub(super) copies: BTreeMap<UrlKey, RecordCopy>,
-    pub(super) facts: BTreeMap<QueueKey, HostFacts>,
-    pub(super) boot: Option<u32>,
+pub(crate) struct Records {
+    pub(crate) copies: BTreeMap<UrlKey, RecordCopy>,
+    pub(crate) facts: BTreeMap<QueueKey, HostFacts>,
+    pub(crate) boot: Option<u32>,
 }
 
 impl Records {
-    pub(super) fn digests(&self) -> Digests {
+    pub(crate) fn digests(&self) -> Digests {
         let mut digests = Digests::default();
         for copy in self.copies.values() {
             digests.change(Changed::new(&copy.key, None, Some(copy.hash())));
@@ -48,7 +50,7 @@ impl Records {
     }
 
     /// Records of a slot, for a peer: as they are on disk, so that nothing is told of that may be lost.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         slot: Slot,
         ranges: Option<&[u8]>,
@@ -83,6 +85,7 @@ impl Stored for Records {
             What::Drop(slot) => self.copies.retain(|key, _| key.slot() != *slot),
             What::Facts(queue, facts) => drop(self.facts.insert(queue.clone(), (**facts).clone())),
             What::Boot(boot) => self.boot = Some(*boot),
+            What::Group(all) => all.iter().for_each(|what| self.apply(what)),
         }
     }
 
@@ -102,7 +105,7 @@ struct Row {
 }
 
 /// Storage in memory: what is on disk, and what is on its way there.
-pub(super) struct Storage {
+pub(crate) struct Storage {
     node: NodeId,
     /// No retry waits longer: what is due later than this comes from a wall clock that was set.
     wait_max_ms: u64,
@@ -115,15 +118,15 @@ pub(super) struct Storage {
 }
 
 /// An entry that came into its queue.
-pub(super) struct Fresh {
-    pub(super) queue: QueueKey,
-    pub(super) order: Order,
-    pub(super) entry: Entry,
-    pub(super) new_host: bool,
+pub(crate) struct Fresh {
+    pub(crate) queue: QueueKey,
+    pub(crate) order: Order,
+    pub(crate) entry: Entry,
+    pub(crate) new_host: bool,
 }
 
 impl Storage {
-    pub(super) fn new(node: NodeId, records: &Records, wait_max_ms: u64) -> Storage {
+    pub(crate) fn new(node: NodeId, records: &Records, wait_max_ms: u64) -> Storage {
         let mut storage = Storage {
             node,
             wait_max_ms,
@@ -137,17 +140,22 @@ impl Storage {
     }
 
     /// Goes back to what is on disk and to `pending`, because something between them was lost.
-    pub(super) fn fall_back<'a>(&mut self, records: &Records, pending: impl Iterator<Item = &'a What>) {
+    pub(crate) fn fall_back<'a>(&mut self, records: &Records, pending: impl Iterator<Item = &'a What>) {
         self.rows.clear();
         self.facts.clone_from(&records.facts);
         records.copies.values().for_each(|copy| self.put(copy.clone()));
         for what in pending {
-            match what {
-                What::Records(_, copies) => copies.iter().for_each(|copy| self.put(copy.clone())),
-                What::Drop(slot) => self.drop_slot(*slot),
-                What::Facts(queue, facts) => self.keep_facts(queue.clone(), (**facts).clone()),
-                What::Boot(_) => {}
-            }
+            self.see(what);
+        }
+    }
+
+    fn see(&mut self, what: &What) {
+        match what {
+            What::Records(_, copies) => copies.iter().for_each(|copy| self.put(copy.clone())),
+            What::Drop(slot) => self.drop_slot(*slot),
+            What::Facts(queue, facts) => self.keep_facts(queue.clone(), (**facts).clone()),
+            What::Boot(_) => {}
+            What::Group(all) => all.iter().for_each(|what| self.see(what)),
         }
     }
 
@@ -159,12 +167,12 @@ impl Storage {
         self.rows.insert(copy.key.clone(), Row { copy, kept, queue });
     }
 
-    pub(super) fn keep_facts(&mut self, queue: QueueKey, facts: HostFacts) {
+    pub(crate) fn keep_facts(&mut self, queue: QueueKey, facts: HostFacts) {
         self.facts.insert(queue, facts);
     }
 
     /// What becomes of copies when they are merged into what is here.
-    pub(super) fn merge(&mut self, copies: Vec<RecordCopy>, planted: Planted) -> Vec<RecordCopy> {
+    pub(crate) fn merge(&mut self, copies: Vec<RecordCopy>, planted: Planted) -> Vec<RecordCopy> {
         let mut written = Vec::with_capacity(copies.len());
         for copy in copies {
             if copy.open().is_err() {
@@ -178,7 +186,7 @@ impl Storage {
         written
     }
 
-    pub(super) fn drop_slot(&mut self, slot: Slot) {
+    pub(crate) fn drop_slot(&mut self, slot: Slot) {
         self.rows.retain(|key, _| key.slot() != slot);
     }
 
@@ -196,7 +204,7 @@ impl Storage {
     }
 
     /// Entries of these records that are in their queues now; those that wait for their time are remembered.
-    pub(super) fn fresh(&mut self, keys: impl IntoIterator<Item = UrlKey>, unix_ms: u64) -> Vec<Fresh> {
+    pub(crate) fn fresh(&mut self, keys: impl IntoIterator<Item = UrlKey>, unix_ms: u64) -> Vec<Fresh> {
         let mut fresh = Vec::new();
         for key in keys {
             match self.entry(&key, unix_ms) {
@@ -216,7 +224,7 @@ impl Storage {
     }
 
     /// Records whose time has come.
-    pub(super) fn fall_due(&mut self, unix_ms: u64) -> Vec<UrlKey> {
+    pub(crate) fn fall_due(&mut self, unix_ms: u64) -> Vec<UrlKey> {
         let latest = unix_ms + self.wait_max_ms;
         let fallen: Vec<(u64, UrlKey)> =
             self.due.iter().filter(|(due, _)| *due <= unix_ms || *due > latest).cloned().collect();
@@ -226,7 +234,7 @@ impl Storage {
         fallen.into_iter().map(|(_, key)| key).collect()
     }
 
-    pub(super) fn refill(
+    pub(crate) fn refill(
         &mut self,
         queue: &QueueKey,
         after: Option<Order>,
@@ -244,14 +252,14 @@ impl Storage {
         (entries, more)
     }
 
-    pub(super) fn load(&mut self, queue: &QueueKey, limit: usize, unix_ms: u64) -> LoadedQueue {
+    pub(crate) fn load(&mut self, queue: &QueueKey, limit: usize, unix_ms: u64) -> LoadedQueue {
         let (entries, more) = self.refill(queue, None, limit, unix_ms);
         let facts = self.facts.get(queue).cloned().unwrap_or_default();
         LoadedQueue { key: queue.clone(), facts, entries, more }
     }
 
     /// The next queues of a slot behind `after`, and where to go on.
-    pub(super) fn sweep(
+    pub(crate) fn sweep(
         &self,
         slot: Option<Slot>,
         after: Option<&QueueKey>,
@@ -267,8 +275,29 @@ impl Storage {
 
     // Records.
 
+    /// Records of a slot, as they are in memory: with every group on disk before it is answered, that is what is on disk.
+    pub(crate) fn read(
+        &self,
+        slot: Slot,
+        ranges: Option<&[u8]>,
+        after: Option<&UrlKey>,
+        limit: usize,
+    ) -> (Vec<RecordCopy>, Option<UrlKey>) {
+        let wanted = |(key, _): &(&UrlKey, &Row)| {
+            key.slot() == slot
+                && after.is_none_or(|after| *key > after)
+                && ranges.is_none_or(|ranges| ranges.contains(&key.id().0[0]))
+        };
+        let mut copies: Vec<RecordCopy> =
+            self.rows.iter().filter(wanted).map(|(_, row)| row.copy.clone()).take(limit + 1).collect();
+        let more = copies.len() > limit;
+        copies.truncate(limit);
+        let next = if more { copies.last().map(|copy| copy.key.clone()) } else { None };
+        (copies, next)
+    }
+
     /// Builds NEW records of what is not known, and hands out again those that may not be on W disks yet.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &self,
         crawl: &str,
         parent: Option<UrlId>,
@@ -307,7 +336,7 @@ impl Storage {
     }
 
     /// Marks an entry as handed out. Returns its record as SELECTED; `None` if it has come further since it was queued.
-    pub(super) fn select(&mut self, pick: &Pick) -> Option<RecordCopy> {
+    pub(crate) fn select(&mut self, pick: &Pick) -> Option<RecordCopy> {
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
         let row = self.rows.get(&key)?;
         let progress = Progress { status: Status::SelectedToCrawl, node: self.node, ..pick.entry.progress };
@@ -323,17 +352,17 @@ impl Storage {
     }
 
     /// A flight is over.
-    pub(super) fn landed(&mut self, key: &UrlKey) {
+    pub(crate) fn landed(&mut self, key: &UrlKey) {
         self.flying.remove(key);
     }
 
     /// Forgets the flights of a slot that is no longer served: whoever serves it now may hand them out.
-    pub(super) fn forget_flights(&mut self, slot: Slot) {
+    pub(crate) fn forget_flights(&mut self, slot: Slot) {
         self.flying.retain(|key| key.slot() != slot);
     }
 
     /// What becomes of a record whose content was fetched, and whose links are not kept yet.
-    pub(super) fn crawled(&self, pick: &Pick) -> Option<RecordCopy> {
+    pub(crate) fn crawled(&self, pick: &Pick) -> Option<RecordCopy> {
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
         let mut kept = self.rows.get(&key)?.kept.clone();
         let crawled = Progress { status: Status::Crawled, node: self.node, ..pick.entry.progress };
@@ -342,7 +371,7 @@ impl Storage {
     }
 
     /// What becomes of a record whose fetch ended, and whether that counts as a page.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &self,
         pick: &Pick,
         ending: Ending,

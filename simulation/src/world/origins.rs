@@ -242,8 +242,13 @@ fn trap(web: &Web, host: Host, path: &str, answer: &mut Answer, links: &mut Vec<
         *answer = Answer::error(200);
     }
     if answer.status == 200 {
-        let next = (1..=TRAP_LINKS).map(|step| web.url(host, &format!("/trap/{}", depth * TRAP_LINKS + step)));
-        links.extend(next);
+        let mut body = answer.body.to_vec();
+        for step in 1..=TRAP_LINKS {
+            let next = web.url(host, &format!("/trap/{}", depth * TRAP_LINKS + step));
+            body.extend_from_slice(format!("<a href=\"{next}\">more</a>\n").as_bytes());
+            links.push(next);
+        }
+        answer.body = body.into();
     }
 }
 

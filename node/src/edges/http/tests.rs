@@ -460,7 +460,7 @@ async fn a_server_that_falls_silent_meets_the_read_timeout() {
 #[tokio::test(start_paused = true)]
 async fn every_sign_of_life_renews_our_patience_but_not_beyond_the_whole() {
     let limits = FetchLimits { fetch_timeout_ms: 250, read_timeout_ms: 100, ..FetchLimits::default() };
-    let patience = Patience::new(&limits);
+    let patience = Patience::new(&limits, None);
     let ends_ms = || (patience.ends() - patience.started).as_millis();
     assert_eq!(ends_ms(), 100);
     tokio::time::advance(Duration::from_millis(80)).await;

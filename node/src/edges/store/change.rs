@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashSet};
 
 use proto::batch::{Discovered, Entry, Pick};
-use proto::crawl::frontier::HostFacts;
-use proto::crawl::outcome::{Ending, OutcomeKind, settle};
-use proto::error_mask::ErrorMask;
-use proto::id::UrlId;
+use proto::cluster::copy::Kept;
+use proto::crawl::frontier::{HostFacts, Input};
+use proto::crawl::outcome::{Ending, OutcomeKind};
+use proto::id::{Round, UrlId};
 use proto::key::{Order, QueueKey, UrlKey};
-use proto::record::{Progress, Status, UrlRecord, UrlState};
+use proto::record::{Progress, Status, UrlRecord};
 use proto::url::CanonicalUrl;
 use proto::wire;
 use rocksdb::WriteOptions;
@@ -16,6 +16,7 @@ use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{INLINKS_BYTES, inlinks};
+use super::replica::Overlay;
 use super::rows::Rows;
 use super::tally::Counts;
 use super::{ContentRow, HOSTS_CACHED, KnownHost, PATHS_CACHED, Seeded, Store, StoreError, slot_index};
@@ -32,6 +33,14 @@ pub struct Admitted {
     pub entry: Entry,
     /// Its host was not known before.
     pub new_host: bool,
+}
+
+impl Admitted {
+    /// What the frontier hears of it.
+    pub fn into_input(self) -> Input {
+        let Admitted { queue, order, entry, new_host } = self;
+        Input::Admitted { queue, order, entry, new_host }
+    }
 }
 
 /// What was fetched, as far as the store is concerned.
@@ -71,8 +80,8 @@ pub struct Landed {
 
 /// One atomic batch in the making.
 pub struct Change<'a> {
-    store: &'a mut Store,
-    rows: Rows,
+    pub(super) store: &'a mut Store,
+    pub(super) rows: Rows,
     /// Ids admitted in this batch, which no read of the database finds yet.
     fresh: HashSet<UrlId, Seeded>,
     /// Earliest due entry of each slot in this batch, which no scan of the database finds yet.
@@ -82,7 +91,9 @@ pub struct Change<'a> {
     /// In-links to add. They go in last: a record put into the batch after its in-links would wipe them out.
     inlinks: Counts,
     /// Hosts whose counters changed.
-    touched: Vec<QueueKey>,
+    pub(super) touched: Vec<QueueKey>,
+    /// Records that copies were merged into.
+    pub(super) overlay: Overlay,
 }
 
 impl Store {
@@ -98,6 +109,7 @@ impl Store {
             fallen: HashSet::new(),
             inlinks,
             touched: Vec::new(),
+            overlay: Overlay::new(),
         }
     }
 }
@@ -144,7 +156,7 @@ impl Change<'_> {
         found.into_iter().map(|row| row.map(|row| row.is_some()).map_err(|error| self.store.failed(&error))).collect()
     }
 
-    fn count_link(&mut self, key: UrlKey, parent: Option<UrlId>) {
+    pub(super) fn count_link(&mut self, key: UrlKey, parent: Option<UrlId>) {
         if parent.is_some_and(|parent| parent != key.id()) {
             *self.inlinks.entry(key.into_bytes()).or_default() += 1;
         }
@@ -160,28 +172,24 @@ impl Change<'_> {
     ) -> Result<Option<Admitted>, StoreError> {
         let queue = QueueKey::new(crawl, &found.url);
         let known = self.host(&queue)?.counters.known;
-        if known >= self.store.options.host_urls_max || !self.count_query(&queue, &found.url)? {
+        if !self.has_room(&queue, &found.url)? {
             self.store.state.places.traps += 1;
             return Ok(None);
         }
-        let progress = Progress::new(self.store.options.node);
-        let record = UrlRecord {
-            url: found.url.as_str().to_owned(),
-            progress,
-            state: UrlState::Enabled,
-            error_mask: ErrorMask::default(),
-            depth: found.depth,
-            priority: found.priority,
-            parent,
-            discovered_at: unix_ms,
-            findings: None,
-        };
-        self.replace(&queue, &key, None, &record, u32::from(parent.is_some()))?;
+        let kept = Kept::discovered(&found, parent, unix_ms, self.store.options.node);
+        let progress = kept.record.progress;
+        self.replace(&queue, &key, None, &kept, u32::from(parent.is_some()))?;
         self.fresh.insert(key.id());
         let order = Order { priority: found.priority, depth: found.depth, sequence: self.next_sequence() };
         let entry = Entry { url: found.url, kind: found.kind, progress, redirects: found.redirects, validators: None };
         self.put_ready(&queue, order, &entry)?;
         Ok(Some(Admitted { queue, order, entry, new_host: known == 0 }))
+    }
+
+    /// Says whether host and path may have one more URL, and counts it.
+    pub(super) fn has_room(&mut self, queue: &QueueKey, url: &CanonicalUrl) -> Result<bool, StoreError> {
+        let known = self.host(queue)?.counters.known;
+        Ok(known < self.store.options.host_urls_max && self.count_query(queue, url)?)
     }
 
     /// Counts one more query of the URL's path; says whether there may be one more.
@@ -259,29 +267,39 @@ impl Change<'_> {
         if !self.take_flight(&pick) {
             return Ok(nothing);
         }
-        let Some((record, inlinks)) = self.record(&key)? else { return Ok(nothing) };
-        let settlement = settle(record.clone(), &pick, ending, unix_ms, &self.store.rules);
-        self.replace(&pick.queue, &key, Some(&record), &settlement.record, inlinks)?;
+        let Some((old, inlinks)) = self.kept(&key)? else { return Ok(nothing) };
+        let (kept, kind) = old.clone().settled(&pick, ending, unix_ms, &self.store.rules);
+        self.replace(&pick.queue, &key, Some(&old.record), &kept, inlinks)?;
         if let Some(fetched) = fetched {
-            self.put("content", &key.content(pick.entry.progress.round), &fetched.content)?;
-            if let Some(digest) = fetched.digest
-                && !fetched.content.revisit
-            {
-                self.put("digest", &digest, &(key.as_bytes().to_vec(), pick.entry.progress.round))?;
-            }
+            self.put_content(&key, pick.entry.progress.round, &fetched)?;
         }
-        if let Some((at, entry)) = settlement.again {
-            self.put_due(&pick, at, &entry, settlement.kind == OutcomeKind::Again)?;
+        if let Some((at, entry)) = kept.entry(self.store.options.node) {
+            self.put_due(&pick.queue, pick.order, at, &entry, kind == OutcomeKind::Again)?;
         }
         let admitted = self.admit(&crawl, links, Some(key.id()), unix_ms)?;
-        Ok(Landed { flight: pick.flight, kind: Some(settlement.kind), admitted })
+        Ok(Landed { flight: pick.flight, kind: Some(kind), admitted })
     }
 
-    fn put_due(&mut self, pick: &Pick, at: u64, entry: &Entry, retry: bool) -> Result<(), StoreError> {
-        self.put("due", &pick.queue.due(at, pick.order), &(retry, entry))?;
+    pub(super) fn put_content(&mut self, key: &UrlKey, round: Round, fetched: &Fetched) -> Result<(), StoreError> {
+        self.put("content", &key.content(round), &fetched.content)?;
+        match fetched.digest {
+            Some(digest) if !fetched.content.revisit => self.put("digest", &digest, &(key.as_bytes().to_vec(), round)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn put_due(
+        &mut self,
+        queue: &QueueKey,
+        order: Order,
+        at: u64,
+        entry: &Entry,
+        retry: bool,
+    ) -> Result<(), StoreError> {
+        self.put("due", &queue.due(at, order), &(retry, entry))?;
         let places = &mut self.store.state.places;
         *(if retry { &mut places.retries } else { &mut places.recrawls }) += 1;
-        let slot = slot_index(pick.queue.slot());
+        let slot = slot_index(queue.slot());
         self.store.next_due[slot] = at.min(self.store.next_due[slot]);
         let fresh = self.fresh_due.entry(slot).or_insert(at);
         *fresh = at.min(*fresh);
@@ -296,7 +314,7 @@ impl Change<'_> {
             self.store.next_due[*slot] = self.store.next_due[*slot].min(*at);
         }
         for (key, ready, retry, entry) in due {
-            if !self.fallen.insert(key.clone()) {
+            if !self.fallen.insert(key.clone()) || (self.store.options.replica && self.has_moved(&key, &entry)?) {
                 continue;
             }
             let (Some(queue), Some(order)) = (QueueKey::prefix_of(&ready), Order::suffix_of(&ready)) else {
@@ -306,6 +324,9 @@ impl Change<'_> {
             let places = &mut self.store.state.places;
             *(if retry { &mut places.retries } else { &mut places.recrawls }) -= 1;
             self.put_ready(&queue, order, &entry)?;
+            if self.store.options.replica {
+                self.note_fallen(&queue, &entry)?;
+            }
             admitted.push(Admitted { queue, order, entry, new_host: false });
         }
         Ok(admitted)
@@ -360,12 +381,12 @@ impl Change<'_> {
 
     // Rows.
 
-    fn next_sequence(&mut self) -> u64 {
+    pub(super) fn next_sequence(&mut self) -> u64 {
         self.store.state.sequence += 1;
         self.store.state.sequence
     }
 
-    fn put_ready(&mut self, queue: &QueueKey, order: Order, entry: &Entry) -> Result<(), StoreError> {
+    pub(super) fn put_ready(&mut self, queue: &QueueKey, order: Order, entry: &Entry) -> Result<(), StoreError> {
         self.put("ready", &queue.ready(order), entry)?;
         self.store.state.places.ready += 1;
         Ok(())
@@ -377,14 +398,30 @@ impl Change<'_> {
         queue: &QueueKey,
         key: &UrlKey,
         old: Option<&UrlRecord>,
-        new: &UrlRecord,
+        new: &Kept,
         inlinks: u32,
+    ) -> Result<(), StoreError> {
+        self.count(queue, old, Some(&new.record))?;
+        self.rows.put("url", key.as_bytes(), |row| {
+            row.extend_from_slice(&inlinks.to_le_bytes());
+            wire::encode_into(new, row).map_err(|error| StoreError::damaged("url", error))
+        })
+    }
+
+    /// Counts one record instead of another, for its host and for all.
+    pub(super) fn count(
+        &mut self,
+        queue: &QueueKey,
+        old: Option<&UrlRecord>,
+        new: Option<&UrlRecord>,
     ) -> Result<(), StoreError> {
         let host = self.host(queue)?;
         if let Some(old) = old {
             host.counters.remove(old);
         }
-        host.counters.add(new);
+        if let Some(new) = new {
+            host.counters.add(new);
+        }
         if !std::mem::replace(&mut host.touched, true) {
             self.touched.push(queue.clone());
         }
@@ -392,26 +429,25 @@ impl Change<'_> {
         if let Some(old) = old {
             counters.remove(old);
         }
-        counters.add(new);
-        self.rows.put("url", key.as_bytes(), |row| {
-            row.extend_from_slice(&inlinks.to_le_bytes());
-            wire::encode_into(new, row).map_err(|error| StoreError::damaged("url", error))
-        })
+        if let Some(new) = new {
+            counters.add(new);
+        }
+        Ok(())
     }
 
-    fn record(&self, key: &UrlKey) -> Result<Option<(UrlRecord, u32)>, StoreError> {
+    fn kept(&self, key: &UrlKey) -> Result<Option<(Kept, u32)>, StoreError> {
         let value = self
             .store
             .db
             .get_pinned_cf(&self.store.family("url"), key.as_bytes())
             .map_err(|e| self.store.failed(&e))?;
         let Some(value) = value else { return Ok(None) };
-        let record = wire::decode(value.get(INLINKS_BYTES..).unwrap_or_default())
+        let kept = wire::decode(value.get(INLINKS_BYTES..).unwrap_or_default())
             .map_err(|error| StoreError::damaged("url", error))?;
-        Ok(Some((record, inlinks(&value))))
+        Ok(Some((kept, inlinks(&value))))
     }
 
-    fn host(&mut self, queue: &QueueKey) -> Result<&mut KnownHost, StoreError> {
+    pub(super) fn host(&mut self, queue: &QueueKey) -> Result<&mut KnownHost, StoreError> {
         if !self.store.hosts.contains_key(queue) {
             let counters = self.get("host", &counters_key(queue))?.unwrap_or_default();
             self.store.hosts.insert(queue.clone(), KnownHost { counters, touched: false });
@@ -428,7 +464,7 @@ impl Change<'_> {
             .put(family, key, |row| wire::encode_into(value, row).map_err(|error| StoreError::damaged(family, error)))
     }
 
-    fn delete(&mut self, family: &'static str, key: &[u8]) {
+    pub(super) fn delete(&mut self, family: &'static str, key: &[u8]) {
         self.rows.delete(family, key);
     }
 }

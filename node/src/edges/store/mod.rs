@@ -11,12 +11,15 @@
 
 mod change;
 mod columns;
+mod convert;
 mod read;
+mod replica;
 mod rows;
 mod tally;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -33,11 +36,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
 pub use self::read::{HostRow, Stored};
+pub use self::replica::{Begun, Merged};
 use self::tally::Tally;
 use super::warc::{PayloadDigest, RecordId, WarcEnd, WarcPosition};
 
-/// Version of everything below the data folder. A newer one is refused, an older one would be migrated at open.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of everything below the data folder. A newer one is refused; so is 1, which no release has written.
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Hosts whose counters are kept in memory, some 150 bytes each: 5 MiB. All are written with their change, so forgetting
 /// them costs a read.
@@ -58,6 +62,16 @@ pub enum StoreError {
         "data folder {dir} has format {found}, this program understands up to {FORMAT_VERSION}; use a newer orbweaver"
     )]
     Newer {
+        /// The folder.
+        dir: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// Written before the first release.
+    #[error(
+        "data folder {dir} has format {found}, from before the first release; this program reads format {FORMAT_VERSION}: crawl into another folder"
+    )]
+    Older {
         /// The folder.
         dir: PathBuf,
         /// Its version.
@@ -117,6 +131,8 @@ impl StoreError {
 pub struct StoreOptions {
     /// Who writes.
     pub node: NodeId,
+    /// It is a replica in a cluster: queues follow from records, and nothing is written down as handed out.
+    pub replica: bool,
     /// URLs of one host that are admitted; more is taken for a trap.
     pub host_urls_max: u64,
     /// Queries of one path that are admitted; more is taken for a trap.
@@ -139,6 +155,7 @@ impl Default for StoreOptions {
     fn default() -> Self {
         StoreOptions {
             node: NodeId::SOLE,
+            replica: false,
             host_urls_max: 1_000_000,
             path_queries_max: 1_000,
             retry: RetryRules::default(),
@@ -219,6 +236,8 @@ pub struct Store {
     options: StoreOptions,
     rules: OutcomeRules,
     boot: u32,
+    /// Which life in the cluster; 0 before the first.
+    life: u32,
     state: State,
     seen: SeenCache,
     hosts: HashMap<QueueKey, KnownHost, Seeded>,
@@ -245,6 +264,7 @@ impl Store {
         store.write_meta("format", &FORMAT_VERSION)?;
         write_version(dir)?;
         store.return_flights()?;
+        store.take_sides()?;
         store.load_due()?;
         Ok(store)
     }
@@ -273,6 +293,7 @@ impl Store {
             options,
             rules,
             boot: 0,
+            life: 0,
             state: State::default(),
             seen: SeenCache::new(),
             hosts: HashMap::with_hasher(seeded),
@@ -291,14 +312,20 @@ impl Store {
             dir: dir.to_owned(),
             reason: format!("{} holds no version number", path.display()),
         })?;
-        if found > FORMAT_VERSION { Err(StoreError::Newer { dir: dir.to_owned(), found }) } else { Ok(()) }
+        Self::check_number(dir, found)
+    }
+
+    fn check_number(dir: &Path, found: u32) -> Result<(), StoreError> {
+        match found.cmp(&FORMAT_VERSION) {
+            Ordering::Less => Err(StoreError::Older { dir: dir.to_owned(), found }),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(StoreError::Newer { dir: dir.to_owned(), found }),
+        }
     }
 
     fn load(&mut self) -> Result<(), StoreError> {
-        if let Some(found) = self.read_meta::<u32>("format")?
-            && found > FORMAT_VERSION
-        {
-            return Err(StoreError::Newer { dir: self.dir.clone(), found });
+        if let Some(found) = self.read_meta::<u32>("format")? {
+            Self::check_number(&self.dir, found)?;
         }
         self.boot = self.read_meta("boot")?.unwrap_or(0);
         self.state = self.read_meta("state")?.unwrap_or_default();
@@ -333,6 +360,13 @@ impl Store {
     fn write_meta<T: Serialize>(&self, key: &str, value: &T) -> Result<(), StoreError> {
         let bytes = wire::encode(value).map_err(|error| StoreError::damaged("meta", error))?;
         self.db.put_cf(&self.family("meta"), key, bytes).map_err(|error| self.failed(&error))
+    }
+
+    fn write_meta_durably<T: Serialize>(&self, key: &str, value: &T) -> Result<(), StoreError> {
+        let bytes = wire::encode(value).map_err(|error| StoreError::damaged("meta", error))?;
+        let mut options = rocksdb::WriteOptions::default();
+        options.set_sync(true);
+        self.db.put_cf_opt(&self.family("meta"), key, bytes, &options).map_err(|error| self.failed(&error))
     }
 
     fn family(&self, name: &'static str) -> &ColumnFamily {

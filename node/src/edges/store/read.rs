@@ -1,6 +1,7 @@
 //! What the store can be asked: queues for the frontier, records for people, and a recount of everything.
 
 use proto::batch::{Entry, Pick};
+use proto::cluster::copy::Kept;
 use proto::counters::{Counters, HostCounters};
 use proto::crawl::frontier::{HostFacts, LoadedQueue};
 use proto::id::{SLOTS, Slot, UrlId};
@@ -75,22 +76,27 @@ impl Store {
         Ok(LoadedQueue { key: queue.clone(), facts, entries, more })
     }
 
-    /// Reads the next queues that have entries, and where to go on; `None` at the end.
+    /// Reads the next queues that have entries, of one slot or of all, and where to go on; `None` at the end.
     pub fn sweep(
         &self,
+        slot: Option<Slot>,
         after: Option<&QueueKey>,
         queues: usize,
         limit: usize,
     ) -> Result<(Vec<LoadedQueue>, Option<QueueKey>), StoreError> {
         let family = self.family("ready");
         let mut found = Vec::new();
-        let mut next = after.map(beyond).unwrap_or_default();
+        let first = || slot.map(|slot| slot.0.to_be_bytes().to_vec()).unwrap_or_default();
+        let mut next = after.map_or_else(first, beyond);
         while found.len() < queues {
             let mut rows = self.db.iterator_cf(&family, IteratorMode::From(&next, Direction::Forward));
             let Some(row) = rows.next() else { return Ok((found, None)) };
             let (key, _) = row.map_err(|error| self.failed(&error))?;
             let queue =
                 QueueKey::prefix_of(&key).ok_or_else(|| StoreError::damaged("ready", "a key without a queue"))?;
+            if slot.is_some_and(|slot| queue.slot() != slot) {
+                return Ok((found, None));
+            }
             next = beyond(&queue);
             let loaded = self.load_queue(&queue, limit)?;
             if !loaded.entries.is_empty() {
@@ -218,8 +224,9 @@ impl Store {
     }
 
     fn stored(&self, key: &[u8], value: &[u8]) -> Result<Stored, StoreError> {
-        let record = wire::decode(value.get(INLINKS_BYTES..).unwrap_or_default())
+        let kept: Kept = wire::decode(value.get(INLINKS_BYTES..).unwrap_or_default())
             .map_err(|error| StoreError::damaged("url", error))?;
+        let record = kept.record;
         let inlinks = inlinks(value).saturating_add(self.tally.count(key));
         Ok(Stored { key: UrlKey::from_bytes(key), record, inlinks })
     }
@@ -282,7 +289,7 @@ impl Store {
 
     /// Rows of a family from `start` on, as long as their keys begin with `prefix`.
     #[allow(clippy::type_complexity)] // a row is a key and a value
-    fn rows(
+    pub(super) fn rows(
         &self,
         family: &'static str,
         start: Vec<u8>,

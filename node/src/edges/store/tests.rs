@@ -311,7 +311,7 @@ fn queues_are_swept_in_parts_and_facts_come_with_them() {
     change.commit().unwrap();
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let (queues, next) = store.sweep(after.as_ref(), 3, 2).unwrap();
+        let (queues, next) = store.sweep(None, after.as_ref(), 3, 2).unwrap();
         assert!(queues.iter().all(|queue| queue.entries.len() == 2 && queue.more));
         seen.extend(queues);
         match next {
@@ -385,7 +385,7 @@ proptest! {
                     admit(&mut store, &texts.iter().map(String::as_str).collect::<Vec<_>>());
                 }
                 Step::Select(at) => {
-                    let (queues, _) = store.sweep(None, 100, 100).unwrap();
+                    let (queues, _) = store.sweep(None, None, 100, 100).unwrap();
                     if queues.is_empty() {
                         continue;
                     }

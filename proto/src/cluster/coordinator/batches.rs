@@ -14,6 +14,7 @@ use crate::crawl::outcome::Ending;
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::crawl::retry::{Failure, HostVerdict, RetryRules, verdict};
 use crate::id::{BatchId, NodeId, Slot, UrlId};
+use crate::key::Order;
 
 /// A batch that nobody said is being fetched is sent again after this.
 const RESEND_AFTER: Micros = SECOND;
@@ -170,8 +171,8 @@ impl Coordinator {
         let Some(to) = batch.to else { return };
         let errand = |flight: &u64| {
             let flight = self.flights.get(flight).filter(|flight| !flight.ended)?;
-            let (entry, depth) = (flight.pick.entry.clone(), flight.pick.order.depth);
-            Some(Errand { flight: flight.pick.flight, entry, depth })
+            let Order { depth, priority, .. } = flight.pick.order;
+            Some(Errand { flight: flight.pick.flight, entry: flight.pick.entry.clone(), depth, priority })
         };
         let errands: Vec<Errand> = batch.flights.iter().filter_map(errand).collect();
         if errands.is_empty() {

@@ -453,7 +453,7 @@ impl Coordinator {
         if news.view_changed {
             self.ring = self.rings.get(self.membership.view());
             self.repair.ring_changed();
-            out.push(Effect::Saw(Sight::RingChanged));
+            out.push(Effect::Saw(Sight::RingChanged { members: self.membership.view().clone() }));
             out.push(Effect::Saw(Sight::Sometimes("ring_changed")));
             self.drop_unasked(out);
         }

@@ -4,7 +4,7 @@ use rand::RngExt;
 
 use super::super::copy::RecordCopy;
 use super::super::lease::LeaseRules;
-use super::super::membership::MembershipRules;
+use super::super::membership::{MembershipRules, View};
 use super::super::message::{Errand, Letter, Stage};
 use super::super::mutant::Planted;
 use super::super::propagate::{PropagateRules, RunId};
@@ -312,7 +312,10 @@ pub enum Sight {
         urls: Vec<UrlId>,
     },
     /// The ring changed.
-    RingChanged,
+    RingChanged {
+        /// Who has a place on it, and its weight.
+        members: View,
+    },
     /// A life of a node became known.
     IncarnationKnown {
         /// Whose.

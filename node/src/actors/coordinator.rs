@@ -1,0 +1,561 @@
+//! Coordinator: the shell of the coordinator core. It feeds the core what happened, and does what the core says.
+//! In: [`Received`] from the network, [`Heard`] and [`NamedUrls`] from the frontier, [`KeptPage`] from storage, [`SubmitUrls`] from the doors.
+//! Out: letters to the network, [`Told`] and [`NewLife`] to the frontier, [`DiskRequest`] to storage, [`RunBatch`] to the router.
+//! Owns: the core's state, which is this life of the node in its cluster. If it dies, if the frontier dies or an answer of the disk
+//! is lost, a new life begins, as after a start of the program: with a larger number that is on disk before anything is said, without
+//! leases, and with what was handed out open again.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, SpawnHandle};
+use proto::batch::{Discovered, Pick, UrlBatch};
+use proto::cluster::coordinator::{ClusterRules, Coordinator as Core, Effect, Input, Sight};
+use proto::cluster::message::Errand;
+use proto::cluster::propagate::RunId;
+use proto::cluster::ring::Rings;
+use proto::cluster::route::Load;
+use proto::crawl::frontier;
+use proto::crawl::politeness::{Micros, SECOND};
+use proto::id::Slot;
+use proto::key::{Order, QueueKey};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Duration;
+use tracing::{debug, info, warn};
+
+use super::can_end;
+use crate::edges::clock::Clock;
+use crate::edges::disk::{DiskError, Job, ReplicaJob, Reply};
+use crate::edges::network::Network;
+use crate::edges::store::{Admitted, Begun, Merged};
+use crate::messages::{
+    ClusterView, DiskRequest, FrontierUp, GetClusterView, Heard, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted,
+    Received, Restart, RunBatch, SubmitUrls, Told,
+};
+use crate::metrics::Metrics;
+use crate::node::Fate;
+use crate::supervisor::{Lifeline, Link};
+
+/// How often the load is measured.
+const LOAD_EVERY: Duration = Duration::from_secs(2);
+/// How long after a failure that passes by itself (a full disk, a full outbox) the same is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Longest sleep, as in the frontier.
+const SLEEP_MAX: Micros = SECOND;
+/// An errand that nothing was heard of this long after its deadline is forgotten.
+const FORGET_AFTER: Micros = 60 * SECOND;
+
+/// What a node's place in a cluster is made of.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Who it is and what it goes by; the number of its life is filled in.
+    pub rules: ClusterRules,
+    /// How long a host of which nothing is known is left alone after its slot was acquired.
+    pub quarantine: Micros,
+    /// The way to the others.
+    pub network: Arc<dyn Network>,
+    /// Measures the load, in thousandths; `None` if it cannot be had now.
+    pub load: Arc<dyn Fn() -> Option<Load> + Send + Sync>,
+    /// Hears what was decided.
+    pub watch: Arc<dyn Fn(Sight) + Send + Sync>,
+    /// Rings that were built, shared by who builds the same ones.
+    pub rings: Rings,
+    /// What chance is drawn from, together with the number of the life.
+    pub seed: u64,
+}
+
+/// What a coordinator needs, the same for every life of it.
+#[derive(Clone)]
+pub struct CoordinatorParts {
+    /// Its cluster.
+    pub cluster: Cluster,
+    /// Way to the disk.
+    pub storage: Link<DiskRequest>,
+    /// Who fetches.
+    pub router: Link<RunBatch>,
+    /// Who decides what is fetched next.
+    pub frontier: Link<Told>,
+    /// The same.
+    pub new_life: Link<NewLife>,
+    /// The clocks.
+    pub clock: Clock,
+    /// Counters.
+    pub metrics: Metrics,
+    /// Where the node learns that it cannot go on.
+    pub fate: Fate,
+    /// Room in the mailbox for letters.
+    pub mailbox_max: usize,
+}
+
+/// Who waits for URLs to be kept.
+enum Client {
+    /// Somebody outside.
+    Outside(oneshot::Sender<Result<(), NotSubmitted>>),
+    /// This node itself: they are handed in again until they are kept.
+    Own { crawl: String, urls: Vec<Discovered> },
+}
+
+/// The actor.
+pub struct Coordinator {
+    parts: CoordinatorParts,
+    /// `None` until the number of this life is on disk.
+    core: Option<Core>,
+    life: u32,
+    /// Counts beginnings, so that the answer to an older one is known for what it is.
+    beginning: u64,
+    effects: Vec<Effect>,
+    /// What the fetcher has, by the number it knows it by, and when it must be over.
+    runs: BTreeMap<u64, (RunId, Micros)>,
+    next_run: u64,
+    clients: BTreeMap<u64, Client>,
+    next_ticket: u64,
+    /// Answers that must come in the order of their questions.
+    in_order: mpsc::UnboundedSender<Answer>,
+    answers: Option<mpsc::UnboundedReceiver<Answer>>,
+    alarm: Option<(Micros, SpawnHandle)>,
+    /// An operator told this node to leave; every later life of this process does so too.
+    leaving: bool,
+    left: bool,
+    _lifeline: Lifeline,
+}
+
+type Answer = Pin<Box<dyn Future<Output = ()>>>;
+
+/// From this actor's own tasks.
+#[derive(Message)]
+#[rtype(result = "()")]
+enum Own {
+    Begun { beginning: u64, begun: Begun },
+    BeginAgain { beginning: u64, least: Option<u32> },
+    Stored { life: u32, op: u64, merged: Option<Merged> },
+    Happened { life: u32, input: Input },
+    Again { life: u32, crawl: String, urls: Vec<Discovered> },
+}
+
+impl Coordinator {
+    /// A coordinator that will begin a life.
+    pub fn new(parts: CoordinatorParts, lifeline: Lifeline) -> Coordinator {
+        let (in_order, answers) = mpsc::unbounded_channel();
+        let next_run = parts.clock.now().mono + 1; // not that of a former coordinator of this process
+        Coordinator {
+            parts,
+            core: None,
+            life: 0,
+            beginning: 0,
+            effects: Vec::new(),
+            runs: BTreeMap::new(),
+            next_run,
+            clients: BTreeMap::new(),
+            next_ticket: 0,
+            in_order,
+            answers: Some(answers),
+            alarm: None,
+            leaving: false,
+            left: false,
+            _lifeline: lifeline,
+        }
+    }
+
+    /// Begins a life, with a number larger than `least` if others know that one already.
+    fn begin(&mut self, least: Option<u32>, ctx: &mut Context<Self>) {
+        (self.core, self.life) = (None, 0);
+        self.beginning += 1;
+        self.runs.clear();
+        self.clients.clear();
+        let (beginning, me) = (self.beginning, ctx.address());
+        let unix_s = self.parts.clock.now().unix_ms / 1_000;
+        let answer = self.ask_disk(|reply| ReplicaJob::Begin { unix_s, least, reply });
+        let fate = self.parts.fate.clone();
+        actix_rt::spawn(async move {
+            match answer.await {
+                Ok(Ok(begun)) => me.do_send(Own::Begun { beginning, begun }),
+                Ok(Err(DiskError::Full(error))) => {
+                    warn!(%error, "cannot begin yet");
+                    tokio::time::sleep(AGAIN_AFTER).await;
+                    me.do_send(Own::BeginAgain { beginning, least });
+                }
+                Ok(Err(error)) => fate.seal(&error),
+                Err(_) => me.do_send(Own::BeginAgain { beginning, least }),
+            }
+        });
+    }
+
+    fn begun(&mut self, Begun { boot, digests }: Begun, ctx: &mut Context<Self>) {
+        let cluster = &self.parts.cluster;
+        let mut rules = cluster.rules.clone();
+        rules.boot = boot;
+        info!(life = boot, peers = rules.peers.len(), "a life in the cluster begins");
+        let rng = ChaCha8Rng::seed_from_u64(cluster.seed ^ u64::from(boot).rotate_left(32));
+        let now = self.parts.clock.now().mono;
+        let core = Core::new(now, rules, digests, cluster.rings.clone(), rng);
+        (cluster.watch)(Sight::RingChanged { members: core.view().clone() });
+        self.core = Some(core);
+        self.life = boot;
+        self.parts.new_life.answer(NewLife(boot));
+        self.step([if self.leaving { Input::Leave } else { Input::Tick }], ctx);
+        self.measure(ctx);
+    }
+
+    fn step(&mut self, inputs: impl IntoIterator<Item = Input>, ctx: &mut Context<Self>) {
+        let Some(core) = &mut self.core else { return };
+        let now = self.parts.clock.now().mono;
+        let mut effects = std::mem::take(&mut self.effects);
+        for input in inputs {
+            core.step(now, input, &mut effects);
+        }
+        self.perform(&mut effects, ctx);
+        self.effects = effects;
+        self.set_alarm(ctx);
+    }
+
+    fn set_alarm(&mut self, ctx: &mut Context<Self>) {
+        let Some(core) = &self.core else { return };
+        let now = self.parts.clock.now().mono;
+        let at = core.next_wake().clamp(now, now + SLEEP_MAX);
+        match self.alarm {
+            Some((rings, _)) if rings <= at => return,
+            Some((_, handle)) => drop(ctx.cancel_future(handle)),
+            None => {}
+        }
+        let handle = ctx.run_later(self.parts.clock.wait(at - now), |actor, ctx| {
+            actor.alarm = None;
+            actor.step([Input::Tick], ctx);
+        });
+        self.alarm = Some((at, handle));
+    }
+
+    fn perform(&mut self, effects: &mut Vec<Effect>, ctx: &mut Context<Self>) {
+        let mut told = Vec::new();
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Send { to, letter } => self.parts.cluster.network.send(to, letter),
+                Effect::Store { op, copies } => self.store(op, copies, ctx),
+                Effect::Read { read, slot, ranges, after, limit } => self.ask(
+                    ctx,
+                    |reply| ReplicaJob::Read { slot, ranges, after, limit, reply },
+                    move |(copies, next)| Input::Read { read, copies, next },
+                ),
+                Effect::DropSlot { slot } => self.drop_slot(slot, ctx),
+                Effect::Admit { admit, crawl, parent, urls } => self.admit(admit, crawl, parent, urls, ctx),
+                Effect::Fetch { run, crawl, errand, until } => self.fetch(run, &crawl, errand, until),
+                Effect::Settle { pick, ending, stage } => {
+                    let (flight, unix_ms) = (pick.flight, self.parts.clock.now().unix_ms);
+                    self.ask(
+                        ctx,
+                        |reply| ReplicaJob::Settle { pick, ending, stage, unix_ms, reply },
+                        move |(copy, page)| Input::Settlement { flight, stage, copy, page },
+                    )
+                }
+                Effect::Frontier(input) => told.push(input),
+                Effect::Acknowledge { ticket } => self.tell_client(ticket, Ok(()), ctx),
+                Effect::Refuse { ticket } => self.tell_client(ticket, Err(NotSubmitted::Busy), ctx),
+                Effect::Outdated { boot } => {
+                    warn!(life = self.life, known = boot, "others know a later life of this node");
+                    self.tell_frontier(told);
+                    return self.begin(Some(boot), ctx);
+                }
+                Effect::Left => self.left = true,
+                Effect::Saw(sight) => (self.parts.cluster.watch)(sight),
+            }
+        }
+        self.tell_frontier(told);
+    }
+
+    fn tell_frontier(&self, inputs: Vec<frontier::Input>) {
+        if !inputs.is_empty() {
+            self.parts.frontier.answer(Told { life: self.life, inputs }); // bounded by what the core has under way
+        }
+    }
+
+    // The disk.
+
+    fn ask_disk<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(Reply<T>) -> ReplicaJob,
+    ) -> oneshot::Receiver<Result<T, DiskError>> {
+        let (reply, answer) = oneshot::channel();
+        self.parts.storage.answer(DiskRequest(Job::Replica(job(reply)))); // the core bounds its questions
+        answer
+    }
+
+    /// Asks the disk and tells the core what it said.
+    fn ask<T: Send + 'static>(
+        &self,
+        ctx: &mut Context<Self>,
+        job: impl FnOnce(Reply<T>) -> ReplicaJob,
+        heard: impl FnOnce(T) -> Input + 'static,
+    ) {
+        let (answer, me, life, fate) = (self.ask_disk(job), ctx.address(), self.life, self.parts.fate.clone());
+        actix_rt::spawn(async move {
+            match answer.await {
+                Ok(Ok(value)) => me.do_send(Own::Happened { life, input: heard(value) }), // an answer
+                Ok(Err(error)) => fate.seal(&error),
+                Err(_) => fate.restart(),
+            }
+        });
+    }
+
+    /// Merges records into what is on disk. Whether it worked or not, the core hears of it in the order of its questions.
+    fn store(&self, op: u64, copies: Vec<proto::cluster::copy::RecordCopy>, ctx: &mut Context<Self>) {
+        let unix_ms = self.parts.clock.now().unix_ms;
+        let answer = self.ask_disk(|reply| ReplicaJob::Merge { copies, unix_ms, reply });
+        let (me, life, fate) = (ctx.address(), self.life, self.parts.fate.clone());
+        self.hear_in_order(Box::pin(async move {
+            match answer.await {
+                Ok(Ok(merged)) => me.do_send(Own::Stored { life, op, merged: Some(merged) }),
+                Ok(Err(DiskError::Full(_))) => me.do_send(Own::Stored { life, op, merged: None }),
+                Ok(Err(error)) => fate.seal(&error),
+                Err(_) => fate.restart(),
+            }
+        }));
+    }
+
+    fn drop_slot(&self, slot: Slot, ctx: &mut Context<Self>) {
+        let answer = self.ask_disk(|reply| ReplicaJob::Drop { slot, reply });
+        let (me, life, fate) = (ctx.address(), self.life, self.parts.fate.clone());
+        self.hear_in_order(Box::pin(async move {
+            let input = match answer.await {
+                Ok(Ok(())) => Input::Dropped { slot },
+                Ok(Err(DiskError::Full(_))) => Input::DropFailed { slot },
+                Ok(Err(error)) => return fate.seal(&error),
+                Err(_) => return fate.restart(),
+            };
+            me.do_send(Own::Happened { life, input });
+        }));
+    }
+
+    fn hear_in_order(&self, answer: Answer) {
+        // The task that takes them lives as long as this actor does.
+        let _ = self.in_order.send(answer);
+    }
+
+    /// Looks which URLs are new. A full disk is waited for: what is not looked at cannot be acknowledged.
+    fn admit(
+        &self,
+        admit: u64,
+        crawl: String,
+        parent: Option<proto::id::UrlId>,
+        urls: Vec<Discovered>,
+        ctx: &mut Context<Self>,
+    ) {
+        let (storage, clock) = (self.parts.storage.clone(), self.parts.clock.clone());
+        let (me, life, fate) = (ctx.address(), self.life, self.parts.fate.clone());
+        let ask = move || {
+            let (reply, answer) = oneshot::channel();
+            let (crawl, urls, unix_ms) = (crawl.clone(), urls.clone(), clock.now().unix_ms);
+            let job = ReplicaJob::Admit { crawl, parent, urls, unix_ms, reply };
+            storage.answer(DiskRequest(Job::Replica(job))); // the core bounds its questions
+            answer
+        };
+        let mut answer = ask();
+        actix_rt::spawn(async move {
+            loop {
+                match answer.await {
+                    Ok(Ok(copies)) => {
+                        return me.do_send(Own::Happened { life, input: Input::Admitted { admit, copies } });
+                    }
+                    Ok(Err(DiskError::Full(_))) if me.connected() => tokio::time::sleep(AGAIN_AFTER).await,
+                    Ok(Err(DiskError::Full(_))) => return,
+                    Ok(Err(error)) => return fate.seal(&error),
+                    Err(_) => return fate.restart(),
+                }
+                answer = ask();
+            }
+        });
+    }
+
+    // Fetching.
+
+    fn fetch(&mut self, run: RunId, crawl: &str, errand: Errand, until: Micros) {
+        self.next_run += 1;
+        let flight = self.next_run;
+        let queue = QueueKey::new(crawl, &errand.entry.url);
+        let order = Order { priority: errand.priority, depth: errand.depth, sequence: 0 };
+        let slot = queue.slot();
+        let picks = vec![Pick { flight, queue, order, entry: errand.entry }];
+        self.runs.insert(flight, (run, until));
+        if self.parts.router.pass(RunBatch(UrlBatch { id: run.batch, slot, deadline: until, picks })).is_err() {
+            self.parts.metrics.dropped.inc(); // its owner puts it back after its deadline
+        }
+    }
+
+    fn measure(&mut self, ctx: &mut Context<Self>) {
+        let now = self.parts.clock.now().mono;
+        self.runs.retain(|_, (_, until)| *until + FORGET_AFTER > now);
+        if let Some(load) = (self.parts.cluster.load)() {
+            self.step([Input::Measured(load)], ctx);
+        }
+    }
+
+    // Clients.
+
+    fn submit(&mut self, client: Client, crawl: String, urls: Vec<Discovered>, ctx: &mut Context<Self>) {
+        self.next_ticket += 1;
+        let ticket = self.next_ticket;
+        self.clients.insert(ticket, client);
+        self.step([Input::Submitted { ticket, crawl, urls }], ctx);
+    }
+
+    fn tell_client(&mut self, ticket: u64, told: Result<(), NotSubmitted>, ctx: &mut Context<Self>) {
+        match self.clients.remove(&ticket) {
+            None => {}
+            Some(Client::Outside(client)) => drop(client.send(told)), // who does not wait any more need not know
+            Some(Client::Own { crawl, urls }) => {
+                if told.is_err() {
+                    let life = self.life;
+                    ctx.notify_later(Own::Again { life, crawl, urls }, AGAIN_AFTER);
+                }
+            }
+        }
+    }
+
+    fn submit_own(&mut self, life: u32, crawl: String, urls: Vec<Discovered>, ctx: &mut Context<Self>) {
+        if life == self.life && self.core.is_some() {
+            let client = Client::Own { crawl: crawl.clone(), urls: urls.clone() };
+            self.submit(client, crawl, urls, ctx);
+        }
+    }
+}
+
+impl Actor for Coordinator {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(self.parts.mailbox_max);
+        if let Some(mut answers) = self.answers.take() {
+            actix_rt::spawn(async move {
+                while let Some(answer) = answers.recv().await {
+                    answer.await;
+                }
+            });
+        }
+        ctx.run_interval(LOAD_EVERY, Coordinator::measure);
+        self.begin(None, ctx);
+    }
+}
+
+impl Handler<Own> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, own: Own, ctx: &mut Self::Context) {
+        match own {
+            Own::Begun { beginning, begun } if beginning == self.beginning => self.begun(begun, ctx),
+            Own::BeginAgain { beginning, least } if beginning == self.beginning => self.begin(least, ctx),
+            Own::Stored { life, op, merged } if life == self.life => match merged {
+                None => self.step([Input::StoreFailed { op }], ctx),
+                Some(Merged { changed, admitted }) => {
+                    self.step([Input::Stored { op, changed }], ctx);
+                    self.tell_frontier(admitted.into_iter().map(Admitted::into_input).collect());
+                }
+            },
+            Own::Happened { life, input } if life == self.life => self.step([input], ctx),
+            Own::Again { life, crawl, urls } => self.submit_own(life, crawl, urls, ctx),
+            _ => debug!("an answer to a former life"),
+        }
+    }
+}
+
+impl Handler<Received> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, Received(letter): Received, ctx: &mut Self::Context) {
+        self.step([Input::Received(letter)], ctx);
+    }
+}
+
+impl Handler<Heard> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, Heard { life, inputs }: Heard, ctx: &mut Self::Context) {
+        if life == self.life {
+            self.step(inputs, ctx);
+        }
+    }
+}
+
+impl Handler<NamedUrls> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, NamedUrls { life, crawl, urls }: NamedUrls, ctx: &mut Self::Context) {
+        self.submit_own(life, crawl, urls, ctx);
+    }
+}
+
+impl Handler<KeptPage> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, KeptPage(kept): KeptPage, ctx: &mut Self::Context) {
+        if let Some((run, _)) = self.runs.remove(&kept.flight) {
+            self.step([Input::Fetched { run, ending: kept.ending, links: kept.links }], ctx);
+        }
+    }
+}
+
+impl Handler<SubmitUrls> for Coordinator {
+    type Result = ResponseFuture<Result<(), NotSubmitted>>;
+
+    fn handle(&mut self, SubmitUrls { crawl, urls }: SubmitUrls, ctx: &mut Self::Context) -> Self::Result {
+        if self.core.is_none() {
+            return Box::pin(async { Err(NotSubmitted::StartedAnew) });
+        }
+        let (client, told) = oneshot::channel();
+        self.submit(Client::Outside(client), crawl, urls, ctx);
+        Box::pin(async { told.await.unwrap_or(Err(NotSubmitted::StartedAnew)) })
+    }
+}
+
+impl Handler<FrontierUp> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, _: FrontierUp, ctx: &mut Self::Context) {
+        // While a life is about to begin, the frontier will hear of it.
+        if self.core.is_some() {
+            self.begin(None, ctx);
+        }
+    }
+}
+
+impl Handler<Restart> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, _: Restart, ctx: &mut Self::Context) {
+        if self.core.is_some() {
+            self.begin(None, ctx);
+        }
+    }
+}
+
+impl Handler<Leave> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, _: Leave, ctx: &mut Self::Context) {
+        self.leaving = true;
+        self.step([Input::Leave], ctx);
+    }
+}
+
+impl Handler<GetClusterView> for Coordinator {
+    type Result = ClusterView;
+
+    fn handle(&mut self, _: GetClusterView, _ctx: &mut Self::Context) -> ClusterView {
+        let Some(core) = &self.core else { return ClusterView { left: self.left, ..ClusterView::default() } };
+        let now = self.parts.clock.now().mono;
+        let (me, slots) = (self.parts.cluster.rules.me, &self.parts.cluster.rules.slots);
+        ClusterView {
+            life: self.life,
+            members: core.view().clone(),
+            alive: core.alive().iter().copied().collect(),
+            owned: slots.iter().filter(|slot| core.ring().owner(*slot) == Some(me)).count(),
+            held: slots.iter().filter(|slot| core.holds(now, *slot)).count(),
+            load: core.load(),
+            fetching: core.fetching(),
+            left: self.left,
+        }
+    }
+}
+
+can_end!(Coordinator);

@@ -1,0 +1,178 @@
+//! Work for the disk of a node in a cluster.
+
+use proto::batch::{Discovered, Pick};
+use proto::cluster::copy::RecordCopy;
+use proto::cluster::message::Stage;
+use proto::crawl::outcome::Ending;
+use proto::id::{Slot, UrlId};
+use proto::key::UrlKey;
+
+use super::{Deferred, DiskError, Landing, Reply, answer, defer, later};
+use crate::edges::store::{Admitted, Begun, Change, Fetched, Merged, Store};
+
+/// Work that only a replica has.
+#[derive(Debug)]
+pub enum ReplicaJob {
+    /// Begin a life: its number is on disk before anything is said.
+    Begin {
+        /// The time, Unix seconds.
+        unix_s: u64,
+        /// A number of this node that others know already.
+        least: Option<u32>,
+        /// Its number, and digests of what is on disk.
+        reply: Reply<Begun>,
+    },
+    /// Merge copies.
+    Merge {
+        /// The copies.
+        copies: Vec<RecordCopy>,
+        /// When, Unix milliseconds.
+        unix_ms: u64,
+        /// What that changed.
+        reply: Reply<Merged>,
+    },
+    /// Remove a slot.
+    Drop {
+        /// Which.
+        slot: Slot,
+        /// Done.
+        reply: Reply<()>,
+    },
+    /// Look which URLs are new.
+    Admit {
+        /// Their crawl.
+        crawl: String,
+        /// The page that names them.
+        parent: Option<UrlId>,
+        /// The URLs.
+        urls: Vec<Discovered>,
+        /// When, Unix milliseconds.
+        unix_ms: u64,
+        /// Their records, to be merged on enough disks.
+        reply: Reply<Vec<RecordCopy>>,
+    },
+    /// Keep the content of a page that was fetched here.
+    Keep(Box<Landing>, Reply<Kept>),
+    /// Mark entries as handed out.
+    Select {
+        /// The life that hands them out.
+        life: u32,
+        /// The entries.
+        picks: Vec<Pick>,
+        /// Each with its record as SELECTED, if it still may be handed out.
+        reply: Reply<Vec<(Pick, Option<RecordCopy>)>>,
+    },
+    /// Work out what becomes of a record.
+    Settle {
+        /// What was handed out.
+        pick: Box<Pick>,
+        /// How it ended.
+        ending: Ending,
+        /// How far it has come.
+        stage: Stage,
+        /// When, Unix milliseconds.
+        unix_ms: u64,
+        /// The record, and whether it counts as a page.
+        reply: Reply<(Option<RecordCopy>, bool)>,
+    },
+    /// A flight is over.
+    Land {
+        /// What was handed out.
+        pick: Box<Pick>,
+        /// Its entry, if it is in its queue again.
+        reply: Reply<Option<Admitted>>,
+    },
+    /// Forget what of a slot is handed out.
+    Forget(Slot),
+    /// Read records of a slot.
+    Read {
+        /// Which slot.
+        slot: Slot,
+        /// Only these ranges.
+        ranges: Option<Vec<u8>>,
+        /// Those behind this one.
+        after: Option<UrlKey>,
+        /// How many.
+        limit: usize,
+        /// The records, and where to go on.
+        reply: Reply<(Vec<RecordCopy>, Option<UrlKey>)>,
+    },
+}
+
+/// A page whose content is on disk.
+#[derive(Debug)]
+pub struct Kept {
+    /// Which flight.
+    pub flight: u64,
+    /// How its fetch ended.
+    pub ending: Ending,
+    /// URLs found on it.
+    pub links: Vec<Discovered>,
+}
+
+impl ReplicaJob {
+    pub(super) fn is_write(&self) -> bool {
+        match self {
+            ReplicaJob::Merge { .. } | ReplicaJob::Drop { .. } | ReplicaJob::Admit { .. } | ReplicaJob::Keep(..) => {
+                true
+            }
+            // The number of a life is written by itself.
+            ReplicaJob::Begin { .. }
+            | ReplicaJob::Select { .. }
+            | ReplicaJob::Settle { .. }
+            | ReplicaJob::Land { .. }
+            | ReplicaJob::Forget(_)
+            | ReplicaJob::Read { .. } => false,
+        }
+    }
+
+    /// Applies a write to the change; its answer waits for the commit.
+    pub(super) fn apply(
+        self,
+        change: &mut Change<'_>,
+        fetched: Option<Fetched>,
+        deferred: &mut Vec<Deferred>,
+    ) -> Result<(), DiskError> {
+        match self {
+            ReplicaJob::Merge { copies, unix_ms, reply } => defer(reply, change.merge(copies, unix_ms), deferred),
+            ReplicaJob::Drop { slot, reply } => defer(reply, change.drop_slot(slot), deferred),
+            ReplicaJob::Admit { crawl, parent, urls, unix_ms, reply } => {
+                defer(reply, change.admit_copies(&crawl, parent, urls, unix_ms), deferred)
+            }
+            ReplicaJob::Keep(landing, reply) => {
+                let Landing { pick, ending, links, .. } = *landing;
+                let kept = fetched.map_or(Ok(()), |fetched| change.keep_content(&pick, &fetched));
+                defer(reply, kept.map(|()| Kept { flight: pick.flight, ending, links }), deferred)
+            }
+            _ => unreachable!("reads go to `read`"),
+        }
+    }
+
+    /// Answers a write of a group that failed before its turn.
+    pub(super) fn refuse(self, deferred: &mut Vec<Deferred>) {
+        match self {
+            ReplicaJob::Merge { reply, .. } => later(reply, deferred),
+            ReplicaJob::Drop { reply, .. } => later(reply, deferred),
+            ReplicaJob::Admit { reply, .. } => later(reply, deferred),
+            ReplicaJob::Keep(_, reply) => later(reply, deferred),
+            _ => unreachable!("reads go to `read`"),
+        }
+    }
+
+    /// Does what needs no commit.
+    pub(super) fn read(self, store: &mut Store) {
+        match self {
+            ReplicaJob::Begin { unix_s, least, reply } => answer(reply, store.begin_life(unix_s, least)),
+            ReplicaJob::Select { life, picks, reply } => answer(reply, store.select_copies(life, picks)),
+            ReplicaJob::Settle { pick, ending, stage, unix_ms, reply } => {
+                answer(reply, store.settle_copy(&pick, ending, stage, unix_ms))
+            }
+            ReplicaJob::Land { pick, reply } => answer(reply, store.land(&pick)),
+            ReplicaJob::Forget(slot) => store.forget_flights(slot),
+            ReplicaJob::Read { slot, ranges, after, limit, reply } => {
+                answer(reply, store.slot_copies(slot, ranges.as_deref(), after.as_ref(), limit))
+            }
+            _ => unreachable!("writes go to `apply`"),
+        }
+    }
+}

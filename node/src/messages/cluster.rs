@@ -1,0 +1,123 @@
+//! Between the coordinator and its neighbours.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use actix::{Message, MessageResponse};
+use proto::batch::Discovered;
+use proto::cluster::coordinator;
+use proto::cluster::message::Letter;
+use proto::crawl::frontier;
+use proto::id::NodeId;
+
+use crate::edges::disk::Kept;
+
+/// A letter of a peer. Network to coordinator.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Received(pub Letter);
+
+impl fmt::Debug for Received {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Received {{ from: {}, message: {:?} }}", self.0.from.0, self.0.message)
+    }
+}
+
+/// What the coordinator must hear of. Frontier to coordinator.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Heard {
+    /// The life it belongs to.
+    pub life: u32,
+    /// What happened.
+    pub inputs: Vec<coordinator::Input>,
+}
+
+/// URLs that a robots.txt named. Frontier to coordinator.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct NamedUrls {
+    /// The life it belongs to.
+    pub life: u32,
+    /// Their crawl.
+    pub crawl: String,
+    /// The URLs.
+    pub urls: Vec<Discovered>,
+}
+
+/// A frontier has started and knows no lease. Frontier to coordinator.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct FrontierUp;
+
+/// A life of the node begins: what was known of leases and flights is void. Coordinator to frontier.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct NewLife(pub u32);
+
+/// What the frontier must hear of. Coordinator to frontier.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Told {
+    /// The life it belongs to.
+    pub life: u32,
+    /// What happened.
+    pub inputs: Vec<frontier::Input>,
+}
+
+/// The content of a page is on disk. Storage to coordinator.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct KeptPage(pub Kept);
+
+/// URLs handed in by a client; answered when they are on enough disks. Doors to coordinator.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), NotSubmitted>")]
+pub struct SubmitUrls {
+    /// Their crawl.
+    pub crawl: String,
+    /// The URLs.
+    pub urls: Vec<Discovered>,
+}
+
+/// URLs were not taken; some of them may be known nevertheless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotSubmitted {
+    /// Too many are under way.
+    #[error("the node is busy; hand the URLs in again later")]
+    Busy,
+    /// The node began a new life meanwhile.
+    #[error("the node started anew; hand the URLs in again")]
+    StartedAnew,
+}
+
+/// Tells the node to leave its cluster.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Leave;
+
+/// Asks the coordinator how it sees the cluster.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "ClusterView")]
+pub struct GetClusterView;
+
+/// The cluster as one node sees it.
+#[derive(Clone, Debug, Default, MessageResponse)]
+pub struct ClusterView {
+    /// The number of this life; 0 while it has not begun.
+    pub life: u32,
+    /// The nodes on the ring, and their weights.
+    pub members: BTreeMap<NodeId, usize>,
+    /// Those that are alive.
+    pub alive: Vec<NodeId>,
+    /// Slots that this node owns on the ring, and those of them that it holds.
+    pub owned: usize,
+    /// Slots that it holds.
+    pub held: usize,
+    /// Its load, in thousandths.
+    pub load: u32,
+    /// Fetches that it executes.
+    pub fetching: usize,
+    /// It has left, and holds nothing that others lack.
+    pub left: bool,
+}

@@ -1,0 +1,207 @@
+//! L2: the product's own actors of N nodes on one thread with tokio's clock paused, over the world's network, disks, hosts and clocks.
+//!
+//! Nothing of a node is made for the test: coordinator, frontier, router, fetcher, parser, scorer and storage are those of the
+//! program, with their mailboxes, timers and supervisor. The border is where they touch the outside: letters, jobs for the disk,
+//! requests to the web, clocks. A crash ends all actors of a node at once; a panic ends one, and its supervisor replaces it.
+//!
+//! tokio's timers count milliseconds, so everything here happens on a grid of that size, like in the program. A stopped process
+//! is cut off from everything outside; its own timers still run, which the pure layer does not let them.
+//!
+//! `world` is what the nodes share, `edges` connects one node to it, `disk` is the thread behind its storage, `faults` does to
+//! nodes what the plan says. This file is the loop.
+
+mod disk;
+mod edges;
+mod faults;
+mod world;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use node::messages::SubmitUrls;
+use proto::batch::{Discovered, EntryKind};
+use proto::crawl::politeness::Micros;
+use proto::id::{NodeId, Slot};
+use proto::key::DEFAULT_CRAWL;
+use tokio::time::{Duration, Instant};
+
+use self::world::World;
+use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::world::plan::{MILLISECOND, Plan};
+use crate::world::random::{For, Random};
+use crate::world::trace::{Event, Phase};
+
+/// A client asks again after this, at another node perhaps.
+const CLIENT_PATIENCE: Micros = 3_000 * MILLISECOND;
+/// How often it is looked whether something broke, or the cluster has come to rest.
+const LOOK_EVERY: Micros = 500 * MILLISECOND;
+
+/// The layer.
+pub struct Actors;
+
+impl Layer for Actors {
+    fn name(&self) -> &'static str {
+        "actors"
+    }
+
+    fn run(&self, plan: &Plan, options: &RunOptions) -> RunReport {
+        let system = actix::System::with_tokio_rt(|| {
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+        });
+        system.block_on(run(plan.clone(), *options))
+    }
+
+    #[cfg(feature = "mutants")]
+    fn mutants(&self) -> Vec<Mutant> {
+        let every = crate::pure::Pure.mutants();
+        every.into_iter().map(|mutant| Mutant { seeds_max: mutant.seeds_max, ..mutant }).collect()
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    fn mutants(&self) -> Vec<Mutant> {
+        Vec::new()
+    }
+
+    fn sometimes(&self) -> Vec<&'static str> {
+        let mut every = crate::pure::Pure.sometimes();
+        every.push("actor_replaced");
+        every
+    }
+}
+
+/// Something that happens at a time.
+#[derive(Clone, Copy, Debug)]
+enum Happening {
+    FaultBegins(usize),
+    FaultEnds(usize),
+    Starts(NodeId),
+    Client { number: usize, attempt: u64 },
+    StrangerSpeaks { node: NodeId, times: u32 },
+    CalmBegins,
+    Look,
+}
+
+/// The world, shared by everything that runs in it. It is never locked over an await.
+#[derive(Clone)]
+struct Shared {
+    world: Arc<Mutex<World>>,
+    start: Instant,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, World> {
+        let mut world = self.world.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        world.now = self.start.elapsed().as_micros() as Micros;
+        world
+    }
+
+    async fn sleep_until(&self, at: Micros) {
+        if at == Micros::MAX {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep_until(self.start + Duration::from_micros(at)).await;
+    }
+}
+
+async fn run(plan: Plan, options: RunOptions) -> RunReport {
+    let shared = Shared { world: Arc::new(Mutex::new(World::new(plan.clone(), &options))), start: Instant::now() };
+    {
+        let mut world = shared.lock();
+        world.record(Event::PhaseChanged(Phase::Faults));
+        for node in plan.first_nodes() {
+            world.add_node(node);
+            world.at(0, Happening::Starts(node));
+        }
+        for (number, fault) in plan.faults.iter().enumerate() {
+            world.at(fault.begins(), Happening::FaultBegins(number));
+            world.at(fault.ends(), Happening::FaultEnds(number));
+        }
+        for (number, submission) in plan.submissions.iter().enumerate() {
+            world.at(submission.at_ms * MILLISECOND, Happening::Client { number, attempt: 0 });
+        }
+        world.at(plan.faults_end(), Happening::CalmBegins);
+        world.at(LOOK_EVERY, Happening::Look);
+    }
+    while !shared.lock().is_over() {
+        let Some(next) = shared.lock().next_happening() else { break };
+        let changed = shared.lock().changed();
+        tokio::select! {
+            biased;
+            () = shared.sleep_until(next) => {}
+            () = changed.notified() => continue, // something earlier may have come up
+        }
+        loop {
+            let Some(happening) = shared.lock().due() else { break };
+            shared.happens(happening);
+        }
+    }
+    shared.lock().end();
+    // The actors of the last processes come to their end.
+    for _ in 0..4 {
+        tokio::task::yield_now().await;
+    }
+    shared.lock().report()
+}
+
+impl Shared {
+    fn happens(&self, happening: Happening) {
+        match happening {
+            Happening::FaultBegins(number) => self.fault_begins(number),
+            Happening::FaultEnds(number) => self.fault_ends(number),
+            Happening::Starts(node) => self.start_node(node),
+            Happening::Client { number, attempt } => self.client(number, attempt),
+            Happening::StrangerSpeaks { node, times } => self.stranger_speaks(node, times),
+            Happening::CalmBegins => self.calm_begins(),
+            Happening::Look => self.lock().look(),
+        }
+    }
+
+    fn calm_begins(&self) {
+        let (dead, down) = {
+            let mut world = self.lock();
+            world.record(Event::PhaseChanged(Phase::Calm));
+            world.power_loss_waits = None;
+            (world.plan.stays_down.clone(), world.down_for_now())
+        };
+        dead.into_iter().for_each(|node| self.lock().crash(NodeId(node), false));
+        down.into_iter().for_each(|node| self.start_node(node));
+    }
+
+    // Clients.
+
+    fn client(&self, number: usize, attempt: u64) {
+        let mut world = self.lock();
+        if world.acknowledged.contains(&number) {
+            return;
+        }
+        let Some(url) = world.submission(number) else { return };
+        let (slot, id) = (Slot::of_domain(url.domain()), url.id(DEFAULT_CRAWL));
+        if attempt == 0 {
+            world.record(Event::UrlSubmitted { slot, url: id });
+        } else {
+            world.sometimes("client_asked_again");
+        }
+        let mut draw = Random::at(world.plan.seed, For::Client, number as u64, attempt);
+        let now = world.now;
+        world.at(now + CLIENT_PATIENCE, Happening::Client { number, attempt: attempt + 1 });
+        let takers = world.takes_clients();
+        if takers.is_empty() {
+            return;
+        }
+        let taker = draw.pick(&takers);
+        let Some(process) = world.process(taker) else { return };
+        drop(world);
+        let urls = vec![Discovered { url, kind: EntryKind::Page, depth: 0, priority: 200, redirects: 0 }];
+        let shared = self.clone();
+        actix_rt::spawn(async move {
+            let submitted = SubmitUrls { crawl: DEFAULT_CRAWL.to_owned(), urls };
+            if process.node.submit(submitted).await.is_err() {
+                return; // the client comes again by itself
+            }
+            let mut world = shared.lock();
+            // Nobody hears the answer of a process that is dead.
+            if world.is_current(taker, process.number) && world.acknowledged.insert(number) {
+                world.record(Event::WriteAcknowledged { node: taker, slot, urls: vec![id] });
+            }
+        });
+    }
+}

@@ -1,0 +1,291 @@
+//! The thread behind a node's storage, over the world's disk: it takes what waits as a group, writes and syncs it as one, and answers.
+
+use std::collections::BTreeMap;
+
+use node::edges::disk::{DiskError, Job, Kept, Landing, ReplicaJob, Reply};
+use node::edges::store::{Admitted, Begun, Merged, State};
+use proto::cluster::membership::next_bump;
+use proto::cluster::message::Stage;
+use proto::cluster::mutant::Planted;
+use proto::cluster::repair::Changed;
+use proto::crawl::outcome::OutcomeRules;
+use proto::crawl::retry::RetryRules;
+use proto::key::UrlKey;
+use tokio::sync::mpsc;
+
+use super::edges::Place;
+use crate::pure::storage::{Fresh, Storage, What};
+use crate::world::disk::Synced;
+
+/// Longest wait of a retry, in milliseconds; twice it, what is due comes from a clock that was set.
+const WAIT_MAX_MS: u64 = 1_000;
+
+/// What waits for the group to be on disk, and is answered then.
+type Answer = Box<dyn FnOnce(&mut Memory, Result<(), DiskError>)>;
+
+/// What the thread has in memory.
+struct Memory {
+    storage: Storage,
+    /// Hashes of what is on disk, by which digests follow its changes.
+    hashes: BTreeMap<UrlKey, u64>,
+    life: u32,
+    rules: OutcomeRules,
+    planted: Planted,
+    unix_ms: u64,
+}
+
+/// Does the work of a process's disk, until it ends.
+pub(super) async fn work(place: Place, mut jobs: mpsc::Receiver<Job>) {
+    let Some(mut memory) = Memory::load(&place) else { return };
+    while let Some(first) = jobs.recv().await {
+        if !place.gets_time().await {
+            return;
+        }
+        let mut group = vec![first];
+        while let Ok(job) = jobs.try_recv() {
+            group.push(job);
+        }
+        let (writes, reads): (Vec<Job>, Vec<Job>) = group.into_iter().partition(is_write);
+        if !writes.is_empty() && !memory.commit(&place, writes).await {
+            return;
+        }
+        memory.look_at_the_clock(&place);
+        for job in reads {
+            memory.read(job);
+        }
+    }
+}
+
+fn is_write(job: &Job) -> bool {
+    use ReplicaJob::{Begin, Drop, Keep, Merge};
+    matches!(job, Job::KeepFacts(..) | Job::Replica(Merge { .. } | Drop { .. } | Keep(..) | Begin { .. }))
+}
+
+impl Memory {
+    fn load(place: &Place) -> Option<Memory> {
+        let world = place.shared.lock();
+        let records = world.nodes.get(&place.id)?.disk.durable();
+        let retry = RetryRules {
+            attempts_max: 3,
+            slow_down_attempts_max: 3,
+            wait_min_ms: 300,
+            wait_max_ms: WAIT_MAX_MS,
+            robots_wait_ms: 1_000,
+        };
+        Some(Memory {
+            storage: Storage::new(place.id, records, 2 * WAIT_MAX_MS),
+            hashes: records.copies.values().map(|copy| (copy.key.clone(), copy.hash())).collect(),
+            life: 0,
+            rules: OutcomeRules { retry, recrawl_period_ms: None, node: place.id },
+            planted: world.planted,
+            unix_ms: 0,
+        })
+    }
+
+    fn look_at_the_clock(&mut self, place: &Place) {
+        let world = place.shared.lock();
+        if let Some(node) = world.nodes.get(&place.id) {
+            self.unix_ms = node.clock.unix_ms(world.now);
+        }
+    }
+
+    /// Writes a group: all of it, or nothing and every sender hears why. Says whether the process still lives.
+    async fn commit(&mut self, place: &Place, jobs: Vec<Job>) -> bool {
+        let (mut writes, mut answers): (Vec<What>, Vec<Answer>) = (Vec::new(), Vec::new());
+        for job in jobs {
+            self.write(place, job, &mut writes, &mut answers);
+        }
+        let sync = {
+            let mut world = place.shared.lock();
+            let now = world.now;
+            let Some(node) = world.nodes.get_mut(&place.id) else { return false };
+            match node.disk.write(now, What::Group(writes)) {
+                Ok(()) => Some(node.disk.sync(now)),
+                Err(_) => {
+                    self.fall_back(node.disk.durable());
+                    world.sometimes("disk_full");
+                    None
+                }
+            }
+        };
+        let Some(sync) = sync else {
+            let full = || Err(DiskError::Full("the disk is full".to_owned()));
+            answers.into_iter().for_each(|answer| answer(self, full()));
+            return true;
+        };
+        if !place.waits(sync.at).await || !place.gets_time().await {
+            return false;
+        }
+        let mut world = place.shared.lock();
+        if !world.is_current(place.id, place.process) {
+            return false;
+        }
+        let Some(node) = world.nodes.get_mut(&place.id) else { return false };
+        let outcome = match node.disk.synced(&sync) {
+            Synced::Durable(written) => {
+                written.iter().for_each(|what| world.record_durable(place.id, what));
+                Ok(())
+            }
+            Synced::Failed => {
+                self.fall_back(node.disk.durable());
+                world.sometimes("fsync_failed");
+                Err(DiskError::Failed("fsync failed".to_owned()))
+            }
+            Synced::Stale => return false,
+        };
+        drop(world);
+        self.look_at_the_clock(place);
+        answers.into_iter().for_each(|answer| answer(self, outcome.clone()));
+        true
+    }
+
+    fn fall_back(&mut self, records: &crate::pure::storage::Records) {
+        self.storage.fall_back(records, std::iter::empty());
+    }
+
+    fn write(&mut self, place: &Place, job: Job, writes: &mut Vec<What>, answers: &mut Vec<Answer>) {
+        match job {
+            Job::KeepFacts(queue, facts, reply) => {
+                self.storage.keep_facts(queue.clone(), (*facts).clone());
+                writes.push(What::Facts(queue, facts));
+                answers.push(Box::new(move |_, done| say(reply, done)));
+            }
+            Job::Replica(ReplicaJob::Merge { copies, reply, .. }) => {
+                let merged = self.storage.merge(copies, self.planted);
+                writes.push(What::Records(0, merged.clone()));
+                answers.push(Box::new(move |memory, done| say(reply, done.map(|()| memory.merged(merged)))));
+            }
+            Job::Replica(ReplicaJob::Drop { slot, reply }) => {
+                self.storage.drop_slot(slot);
+                writes.push(What::Drop(slot));
+                answers.push(Box::new(move |memory, done| {
+                    if done.is_ok() {
+                        memory.hashes.retain(|key, _| key.slot() != slot);
+                    }
+                    say(reply, done);
+                }));
+            }
+            Job::Replica(ReplicaJob::Keep(landing, reply)) => {
+                // Contents are not part of this world; keeping one takes its time all the same.
+                let Landing { pick, ending, links, .. } = *landing;
+                let kept = Kept { flight: pick.flight, ending, links };
+                answers.push(Box::new(move |_, done| say(reply, done.map(|()| kept))));
+            }
+            Job::Replica(ReplicaJob::Begin { unix_s, least, reply }) => {
+                let stored = {
+                    let mut world = place.shared.lock();
+                    if least.is_some() {
+                        world.sometimes("life_outdated");
+                    }
+                    world.nodes.get(&place.id).and_then(|node| node.disk.durable().boot)
+                };
+                let boot = next_bump(stored.max(least), unix_s);
+                writes.push(What::Boot(boot));
+                let place = place.clone();
+                answers.push(Box::new(move |memory, done| {
+                    let begun = done.map(|()| memory.begin(&place, boot));
+                    say(reply, begun);
+                }));
+            }
+            _ => unreachable!("reads go to `read`"),
+        }
+    }
+
+    /// What became durable, and what of it is in its queue now.
+    fn merged(&mut self, copies: Vec<proto::cluster::copy::RecordCopy>) -> Merged {
+        let mut changed = Vec::with_capacity(copies.len());
+        for copy in &copies {
+            let hash = copy.hash();
+            let before = self.hashes.insert(copy.key.clone(), hash);
+            changed.push(Changed::new(&copy.key, before, Some(hash)));
+        }
+        let keys: Vec<UrlKey> = copies.into_iter().map(|copy| copy.key).collect();
+        let admitted = self.storage.fresh(keys, self.unix_ms).into_iter().map(admitted).collect();
+        Merged { changed, admitted }
+    }
+
+    fn begin(&mut self, place: &Place, boot: u32) -> Begun {
+        let mut world = place.shared.lock();
+        world.life_begins(place.id, boot);
+        let digests = match world.nodes.get(&place.id) {
+            Some(node) => {
+                let records = node.disk.durable();
+                self.storage = Storage::new(place.id, records, 2 * WAIT_MAX_MS);
+                records.digests()
+            }
+            None => Default::default(),
+        };
+        self.life = boot;
+        Begun { boot, digests }
+    }
+
+    fn read(&mut self, job: Job) {
+        let (storage, unix_ms) = (&mut self.storage, self.unix_ms);
+        match job {
+            Job::FallDue(at, reply) => {
+                let keys = storage.fall_due(at);
+                let fallen = storage.fresh(keys, at).into_iter().map(admitted).collect();
+                say(reply, Ok((fallen, None)));
+            }
+            Job::Refill(queue, after, limit, reply) => say(reply, Ok(storage.refill(&queue, after, limit, unix_ms))),
+            Job::Load(queue, limit, reply) => say(reply, Ok(storage.load(&queue, limit, unix_ms))),
+            Job::Sweep(slot, after, queues, limit, reply) => {
+                let (keys, next) = storage.sweep(slot, after.as_ref(), queues);
+                let loaded = keys.iter().map(|key| storage.load(key, limit, unix_ms)).collect();
+                say(reply, Ok((loaded, next)));
+            }
+            Job::State(reply) => say(reply, Ok(State::default())),
+            Job::Stop => {}
+            Job::Replica(job) => self.read_replica(job),
+            _ => unreachable!("only a node alone asks for this"),
+        }
+    }
+
+    fn read_replica(&mut self, job: ReplicaJob) {
+        let (storage, unix_ms) = (&mut self.storage, self.unix_ms);
+        match job {
+            ReplicaJob::Admit { crawl, parent, urls, unix_ms, reply } => {
+                say(reply, Ok(storage.admit(&crawl, parent, urls, unix_ms)));
+            }
+            ReplicaJob::Select { life, picks, reply } => {
+                let current = life == self.life;
+                let select = |pick: proto::batch::Pick| {
+                    let copy = if current { storage.select(&pick) } else { None };
+                    (pick, copy)
+                };
+                say(reply, Ok(picks.into_iter().map(select).collect()));
+            }
+            ReplicaJob::Settle { pick, ending, stage, unix_ms, reply } => {
+                let settled = match stage {
+                    Stage::Crawled => (storage.crawled(&pick), false),
+                    Stage::Processed => {
+                        let settled = storage.settle(&pick, ending, unix_ms, &self.rules);
+                        settled.map_or((None, false), |(copy, page)| (Some(copy), page))
+                    }
+                };
+                say(reply, Ok(settled));
+            }
+            ReplicaJob::Land { pick, reply } => {
+                let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
+                storage.landed(&key);
+                say(reply, Ok(storage.fresh([key], unix_ms).into_iter().map(admitted).next()));
+            }
+            ReplicaJob::Forget(slot) => storage.forget_flights(slot),
+            ReplicaJob::Read { slot, ranges, after, limit, reply } => {
+                let copies = storage.read(slot, ranges.as_deref(), after.as_ref(), limit);
+                say(reply, Ok(copies));
+            }
+            _ => unreachable!("writes go to `write`"),
+        }
+    }
+}
+
+fn admitted(fresh: Fresh) -> Admitted {
+    let Fresh { queue, order, entry, new_host } = fresh;
+    Admitted { queue, order, entry, new_host }
+}
+
+fn say<T>(reply: Reply<T>, answer: Result<T, DiskError>) {
+    // Whoever asked may be gone: then nobody needs the answer.
+    let _ = reply.send(answer);
+}

@@ -1,0 +1,422 @@
+//! What the nodes of a run share, and what is known of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use node::node::Node;
+use proto::cluster::coordinator::Sight;
+use proto::cluster::membership::View;
+use proto::cluster::mutant::Planted;
+use proto::cluster::ring::Rings;
+use proto::cluster::route::RouteRules;
+use proto::cluster::slot_set::SlotSet;
+use proto::crawl::politeness::Micros;
+use proto::id::{NodeId, Slot};
+use proto::url::{CanonicalUrl, UrlRules};
+use tokio::sync::{Notify, watch};
+
+use super::{Happening, LOOK_EVERY};
+use crate::layer::{RunOptions, RunReport};
+use crate::pure::node::durable_event;
+use crate::pure::storage::{Records, What};
+use crate::world::clock::Clock;
+use crate::world::disk::Disk;
+use crate::world::network::Network;
+use crate::world::origins::Origins;
+use crate::world::plan::{Fault, LoadTrouble, Plan, SECOND};
+use crate::world::random::{For, Random};
+use crate::world::trace::{Event, LoadsKnown, Trace};
+
+/// A process of a node.
+#[derive(Clone)]
+pub(super) struct Process {
+    /// Counts the processes of the node.
+    pub(super) number: u32,
+    pub(super) node: Arc<Node>,
+    /// Its end, for those who wait for something in its name.
+    pub(super) end: watch::Sender<bool>,
+}
+
+/// A node, through all its processes.
+pub(super) struct NodeState {
+    pub(super) id: NodeId,
+    pub(super) processes: u32,
+    /// The numbers of its lives as the others know them.
+    pub(super) boots: Vec<u32>,
+    pub(super) clock: Clock,
+    /// What its wall clock shows beyond what its own clock counts.
+    pub(super) wall_ms: Arc<AtomicU64>,
+    pub(super) disk: Disk<Records>,
+    /// Requests under way.
+    pub(super) fetching: u64,
+    pub(super) paused_until: Micros,
+    /// It is slow until then, and takes so long for each message.
+    pub(super) slow: (Micros, Micros),
+    works_until: Micros,
+    pub(super) left: bool,
+    pub(super) leaving: bool,
+    pub(super) process: Option<Process>,
+    /// Slots that its present life holds, as it has said.
+    held: BTreeSet<Slot>,
+    measured: u64,
+}
+
+impl NodeState {
+    /// When the node comes to what happens at `at`, if not at once.
+    pub(super) fn busy_until(&mut self, at: Micros) -> Option<Micros> {
+        if self.paused_until > at {
+            return Some(self.paused_until);
+        }
+        if self.slow.0 <= at {
+            return None;
+        }
+        if self.works_until > at {
+            return Some(self.works_until);
+        }
+        self.works_until = at + self.slow.1;
+        None
+    }
+}
+
+/// The world of a run.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) planted: Planted,
+    /// True time, as of the last look at the clock.
+    pub(super) now: Micros,
+    pub(super) trace: Trace,
+    pub(super) network: Network,
+    pub(super) origins: Origins,
+    pub(super) nodes: BTreeMap<NodeId, NodeState>,
+    pub(super) slots: SlotSet,
+    pub(super) rings: Rings,
+    owners: BTreeMap<View, Arc<[NodeId]>>,
+    queue: BTreeMap<(Micros, u64), Happening>,
+    queued: u64,
+    changed: Arc<Notify>,
+    pub(super) fetches: u64,
+    pub(super) acknowledged: BTreeSet<usize>,
+    last_holder: BTreeMap<Slot, NodeId>,
+    pub(super) power_loss_waits: Option<Micros>,
+    rested_at: Option<Micros>,
+    over: bool,
+}
+
+impl World {
+    pub(super) fn new(plan: Plan, options: &RunOptions) -> World {
+        let origins = Origins::new(&plan);
+        let domain = |host| Some(parse(&origins.web().url(host, "/"))?.domain().to_owned());
+        let slots = (0..origins.web().host_count()).filter_map(domain).map(|domain| Slot::of_domain(&domain)).collect();
+        World {
+            planted: crate::pure::planted(options),
+            now: 0,
+            trace: Trace::new(&plan, options.keep),
+            network: Network::new(&plan),
+            nodes: BTreeMap::new(),
+            slots,
+            rings: crate::pure::shared_rings(),
+            owners: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            queued: 0,
+            changed: Arc::new(Notify::new()),
+            fetches: 0,
+            acknowledged: BTreeSet::new(),
+            last_holder: BTreeMap::new(),
+            power_loss_waits: None,
+            rested_at: None,
+            over: false,
+            origins,
+            plan,
+        }
+    }
+
+    pub(super) fn add_node(&mut self, id: NodeId) {
+        let plan = &self.plan;
+        self.nodes.entry(id).or_insert_with(|| NodeState {
+            id,
+            processes: 0,
+            boots: Vec::new(),
+            clock: Clock::new(plan, id),
+            wall_ms: Arc::default(),
+            disk: Disk::new(plan, id),
+            fetching: 0,
+            paused_until: 0,
+            slow: (0, 0),
+            works_until: 0,
+            left: false,
+            leaving: false,
+            process: None,
+            held: BTreeSet::new(),
+            measured: 0,
+        });
+    }
+
+    // What happens when.
+
+    pub(super) fn at(&mut self, at: Micros, happening: Happening) {
+        if self.next_happening().is_none_or(|next| at < next) {
+            self.changed.notify_one();
+        }
+        self.queued += 1;
+        self.queue.insert((at, self.queued), happening);
+    }
+
+    pub(super) fn next_happening(&self) -> Option<Micros> {
+        self.queue.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    pub(super) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    /// The next thing whose time has come.
+    pub(super) fn due(&mut self) -> Option<Happening> {
+        let first = self.queue.first_entry()?;
+        (first.key().0 <= self.now && !self.over).then(|| first.remove())
+    }
+
+    pub(super) fn look(&mut self) {
+        if self.trace.violation().is_some() {
+            self.over = true;
+            return;
+        }
+        let calm = self.now >= self.plan.faults_end();
+        if calm {
+            match self.trace.invariants().missing(self.now) {
+                None => {
+                    self.rested_at = Some(self.now);
+                    self.over = true;
+                    return;
+                }
+                Some(_) if self.now < self.plan.calm_ends() => {}
+                Some(_) => {
+                    self.over = true;
+                    return;
+                }
+            }
+        }
+        self.at(self.now + LOOK_EVERY, Happening::Look);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Ends every process.
+    pub(super) fn end(&mut self) {
+        for node in self.nodes.values_mut() {
+            if let Some(process) = node.process.take() {
+                process.end.send_replace(true);
+                process.node.kill();
+            }
+        }
+    }
+
+    pub(super) fn report(&mut self) -> RunReport {
+        let trace = std::mem::replace(&mut self.trace, Trace::new(&self.plan, crate::world::trace::Keep::Nothing));
+        RunReport::new(&self.plan, trace, self.rested_at, self.network.messages())
+    }
+
+    // The trace.
+
+    pub(super) fn record(&mut self, event: Event) {
+        if self.trace.violation().is_none() {
+            self.trace.record(self.now, event);
+        }
+    }
+
+    pub(super) fn sometimes(&mut self, name: &'static str) {
+        self.trace.sometimes(self.now, name);
+    }
+
+    // Nodes.
+
+    pub(super) fn process(&self, id: NodeId) -> Option<Process> {
+        self.nodes.get(&id)?.process.clone()
+    }
+
+    pub(super) fn is_current(&self, id: NodeId, process: u32) -> bool {
+        self.nodes.get(&id).and_then(|node| node.process.as_ref()).is_some_and(|is| is.number == process)
+    }
+
+    pub(super) fn takes_clients(&self) -> Vec<NodeId> {
+        let takes = |node: &&NodeState| node.process.is_some() && !node.left && !node.leaving;
+        self.nodes.values().filter(takes).map(|node| node.id).collect()
+    }
+
+    pub(super) fn down_for_now(&self) -> Vec<NodeId> {
+        let down = |node: &&NodeState| node.process.is_none() && !node.left && self.plan.comes_back(node.id);
+        self.nodes.values().filter(down).map(|node| node.id).collect()
+    }
+
+    /// Until when a process of a node gets no time.
+    pub(super) fn paused_until(&self, id: NodeId) -> Micros {
+        self.nodes.get(&id).map_or(0, |node| node.paused_until)
+    }
+
+    pub(super) fn submission(&self, number: usize) -> Option<CanonicalUrl> {
+        let submission = self.plan.submissions[number];
+        parse(&self.origins.submission_url(submission.host, submission.page))
+    }
+
+    /// A life of a node begins: what it held before is no longer held.
+    pub(super) fn life_begins(&mut self, id: NodeId, boot: u32) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.boots.push(boot);
+        let life = node.boots.len() as u32 - 1;
+        let held = std::mem::take(&mut node.held);
+        let recovered: Vec<Event> = (node.disk.durable().copies.values())
+            .map(|copy| Event::RecordRecovered { node: id, url: copy.key.id(), progress: copy.progress })
+            .collect();
+        held.into_iter().for_each(|slot| self.record(Event::LeaseLost { node: id, slot }));
+        self.record(Event::NodeStarted { node: id, boot: life });
+        recovered.into_iter().for_each(|event| self.record(event));
+        self.record(Event::NodeRecovered { node: id });
+    }
+
+    /// What a node reports as its load.
+    pub(super) fn load(&mut self, id: NodeId) -> Option<u32> {
+        let now = self.now;
+        let node = self.nodes.get_mut(&id)?;
+        node.measured += 1;
+        let trouble = self.plan.faults.iter().filter(|fault| fault.lasts_at(now)).find_map(|fault| match fault.what {
+            Fault::Load { node, trouble } if node == id.0 => Some(trouble),
+            _ => None,
+        });
+        let mut draw = Random::at(self.plan.seed, For::Load, id.0, now / (10 * SECOND));
+        match trouble {
+            Some(LoadTrouble::High) => Some(950),
+            Some(LoadTrouble::Stale) => None,
+            Some(LoadTrouble::Flapping) => Some([0, 1_000][(node.measured % 2) as usize]),
+            None => Some((draw.pick(&[50, 200, 600, 700]) + 60 * node.fetching).min(840) as u32),
+        }
+    }
+
+    // What nodes decide.
+
+    fn life_of(&self, node: NodeId, boot: u32) -> Option<u32> {
+        let position = self.nodes.get(&node)?.boots.iter().rposition(|known| *known == boot)?;
+        Some(position as u32)
+    }
+
+    fn ring_changed(&mut self, id: NodeId, members: View) {
+        let ring = self.rings.get(&members);
+        let owners = self.owners.entry(members.clone()).or_insert_with(|| ring.owners().into());
+        let owners = Arc::clone(owners);
+        self.record(Event::RingChanged { node: id, members, owners });
+    }
+
+    /// A node decided something.
+    pub(super) fn saw(&mut self, id: NodeId, sight: Sight) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let clock = node.clock.clone();
+        let event = match sight {
+            Sight::LeaseHeld { slot, until, acquired } => {
+                node.held.insert(slot);
+                if acquired && self.last_holder.insert(slot, id).is_some_and(|last| last != id) {
+                    self.sometimes("lease_moved");
+                }
+                Event::LeaseHeld { node: id, slot, until: clock.true_time(until), acquired }
+            }
+            Sight::LeaseLost { slot } => {
+                node.held.remove(&slot);
+                Event::LeaseLost { node: id, slot }
+            }
+            Sight::PromiseMade { slots, holder, until } => {
+                let until = clock.true_time(until);
+                return slots
+                    .iter()
+                    .for_each(|slot| self.record(Event::PromiseMade { voter: id, slot, holder, until }));
+            }
+            Sight::PromiseDropped { slots, holder } => {
+                return slots.iter().for_each(|slot| self.record(Event::PromiseDropped { voter: id, slot, holder }));
+            }
+            Sight::Acknowledged { slot, urls } => {
+                self.record(Event::WriteAcknowledged { node: id, slot, urls });
+                return self.power_loss_at_acknowledgement(slot);
+            }
+            Sight::RingChanged { members } => return self.ring_changed(id, members),
+            Sight::IncarnationKnown { of, boot } => match self.life_of(of, boot) {
+                Some(boot) => Event::IncarnationKnown { node: id, of, boot },
+                None => return,
+            },
+            Sight::Applied { origin, origin_boot, what } => match self.life_of(origin, origin_boot) {
+                Some(origin_boot) => Event::MessageApplied { node: id, origin, origin_boot, what },
+                None => return,
+            },
+            Sight::Ignored { from, why } => {
+                if why == "another cluster" {
+                    self.sometimes("stranger_ignored");
+                }
+                Event::MessageIgnored { node: id, from, why }
+            }
+            Sight::BatchSent { batch, to, urls, known: loads } => {
+                let RouteRules { low_water, high_water, .. } = RouteRules::default();
+                let known = LoadsKnown { low_water, high_water, loads };
+                Event::BatchSent { batch, from: id, to, urls, known }
+            }
+            Sight::BatchRefused { batch } => Event::BatchRefused { batch, by: id },
+            Sight::BatchLost { batch, urls } => Event::BatchLost { batch, node: id, urls },
+            Sight::BatchPutBack { batch, urls } => Event::BatchPutBack { batch, node: id, urls },
+            Sight::QueueMeasured { queue, length, bound } => {
+                Event::QueueMeasured { node: id, queue, length: length as u64, bound: bound as u64 }
+            }
+            Sight::Sometimes(name) => {
+                node.left |= name == "leave_finished";
+                Event::Sometimes(name)
+            }
+        };
+        self.record(event);
+    }
+
+    /// In some plans the nodes that keep a URL lose power in the instant in which somebody is told that it is kept.
+    fn power_loss_at_acknowledgement(&mut self, slot: Slot) {
+        let Some(until) = self.power_loss_waits.take() else { return };
+        self.sometimes("power_lost_at_acknowledgement");
+        let keepers: Vec<NodeId> = (self.trace.invariants().oracle().nodes.iter())
+            .filter(|(_, facts)| facts.up && facts.disk.values().any(|at| at.slot == slot))
+            .map(|(node, _)| *node)
+            .collect();
+        let until = until.max(self.now + SECOND);
+        for node in keepers {
+            self.crash(node, false);
+            self.at(until, Happening::Starts(node));
+        }
+    }
+
+    /// The process of a node ends at once; everything in memory is gone, and of what was not fsynced a part.
+    pub(super) fn crash(&mut self, id: NodeId, torn: bool) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(process) = node.process.take() else { return };
+        process.end.send_replace(true);
+        process.node.kill();
+        (node.paused_until, node.slow, node.fetching) = (0, (0, 0), 0);
+        node.held.clear();
+        let mut kept = Vec::new();
+        let report = node.disk.crash(torn, |write| kept.push(write.clone()));
+        self.record(Event::NodeCrashed { node: id });
+        self.sometimes("node_crashed");
+        if report.lost > 0 {
+            self.sometimes("unsynced_writes_lost");
+        }
+        if report.kept > 0 {
+            self.sometimes("unsynced_writes_kept");
+        }
+        kept.iter().for_each(|what| self.record_durable(id, what));
+    }
+
+    /// Tells the trace what is on the disk of a node now.
+    pub(super) fn record_durable(&mut self, id: NodeId, what: &What) {
+        match what {
+            What::Records(_, copies) => copies.iter().for_each(|copy| self.record(durable_event(id, copy))),
+            What::Drop(slot) => self.record(Event::SlotDropped { node: id, slot: *slot }),
+            What::Facts(..) | What::Boot(_) => {}
+            What::Group(all) => all.iter().for_each(|what| self.record_durable(id, what)),
+        }
+    }
+}
+
+pub(super) fn parse(text: &str) -> Option<CanonicalUrl> {
+    CanonicalUrl::parse(text, &UrlRules::default()).ok()
+}
