@@ -550,7 +550,7 @@ impl Handler<GetClusterView> for Coordinator {
             members: core.view().clone(),
             alive: core.alive().iter().copied().collect(),
             owned: slots.iter().filter(|slot| core.ring().owner(*slot) == Some(me)).count(),
-            held: slots.iter().filter(|slot| core.holds(now, *slot)).count(),
+            held: slots.iter().filter(|slot| core.holds(now, *slot)).collect(),
             load: core.load(),
             fetching: core.fetching(),
             left: self.left,

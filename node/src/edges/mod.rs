@@ -6,6 +6,7 @@ pub mod disk;
 pub mod dns;
 pub mod guard;
 pub mod http;
+pub mod load;
 pub mod network;
 pub mod store;
 pub mod warc;

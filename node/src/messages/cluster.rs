@@ -7,6 +7,7 @@ use actix::{Message, MessageResponse};
 use proto::batch::Discovered;
 use proto::cluster::coordinator;
 use proto::cluster::message::Letter;
+use proto::cluster::slot_set::SlotSet;
 use proto::crawl::frontier;
 use proto::id::NodeId;
 
@@ -110,10 +111,10 @@ pub struct ClusterView {
     pub members: BTreeMap<NodeId, usize>,
     /// Those that are alive.
     pub alive: Vec<NodeId>,
-    /// Slots that this node owns on the ring, and those of them that it holds.
+    /// Slots that this node owns on the ring.
     pub owned: usize,
     /// Slots that it holds.
-    pub held: usize,
+    pub held: SlotSet,
     /// Its load, in thousandths.
     pub load: u32,
     /// Fetches that it executes.

@@ -3,12 +3,14 @@
 use proto::batch::{Discovered, Pick};
 use proto::cluster::copy::RecordCopy;
 use proto::cluster::message::Stage;
+use proto::cluster::slot_set::SlotSet;
+use proto::control::Totals;
 use proto::crawl::outcome::Ending;
 use proto::id::{Slot, UrlId};
 use proto::key::UrlKey;
 
 use super::{Deferred, DiskError, Landing, Reply, answer, defer, later};
-use crate::edges::store::{Admitted, Begun, Change, Fetched, Merged, Store};
+use crate::edges::store::{Admitted, Begun, Change, Fetched, Merged, Store, Stored};
 
 /// Work that only a replica has.
 #[derive(Debug)]
@@ -97,6 +99,10 @@ pub enum ReplicaJob {
         /// The records, and where to go on.
         reply: Reply<(Vec<RecordCopy>, Option<UrlKey>)>,
     },
+    /// Count the URLs of slots.
+    Totals(SlotSet, Reply<Totals>),
+    /// Read the record of a URL.
+    Url(UrlKey, Reply<Option<Stored>>),
 }
 
 /// A page whose content is on disk.
@@ -122,7 +128,9 @@ impl ReplicaJob {
             | ReplicaJob::Settle { .. }
             | ReplicaJob::Land { .. }
             | ReplicaJob::Forget(_)
-            | ReplicaJob::Read { .. } => false,
+            | ReplicaJob::Read { .. }
+            | ReplicaJob::Totals(..)
+            | ReplicaJob::Url(..) => false,
         }
     }
 
@@ -172,6 +180,8 @@ impl ReplicaJob {
             ReplicaJob::Read { slot, ranges, after, limit, reply } => {
                 answer(reply, store.slot_copies(slot, ranges.as_deref(), after.as_ref(), limit))
             }
+            ReplicaJob::Totals(slots, reply) => answer(reply, store.totals(&slots)),
+            ReplicaJob::Url(key, reply) => answer(reply, store.url(&key)),
             _ => unreachable!("writes go to `apply`"),
         }
     }

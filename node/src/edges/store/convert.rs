@@ -21,7 +21,11 @@ impl Store {
         let side = self.options.replica;
         let was: bool = self.read_meta(SIDE)?.unwrap_or(false);
         if was != side && self.state.sequence + self.state.counters.known > 0 {
-            tracing::info!(replica = side, urls = self.state.counters.known, "the folder changes sides, queues are made anew");
+            tracing::info!(
+                replica = side,
+                urls = self.state.counters.known,
+                "the folder changes sides, queues are made anew"
+            );
             self.clear_queues()?;
             self.fill_queues()?;
         }

@@ -12,6 +12,9 @@ use proto::cluster::membership::next_bump;
 use proto::cluster::message::{COPIES_BYTES_MAX, Stage};
 use proto::cluster::mutant::Planted;
 use proto::cluster::repair::{Changed, Digests};
+use proto::cluster::slot_set::SlotSet;
+use proto::control::Totals;
+use proto::counters::HostCounters;
 use proto::crawl::outcome::{Ending, OutcomeKind};
 use proto::id::{Slot, UrlId};
 use proto::key::{Order, QueueKey, UrlKey, split_due};
@@ -188,6 +191,19 @@ impl Store {
             copies.push(copy);
         }
         Ok((copies, None))
+    }
+
+    /// Counts the URLs of slots.
+    pub fn totals(&self, slots: &SlotSet) -> Result<Totals, StoreError> {
+        let mut totals = Totals::default();
+        for host in self.hosts() {
+            let host = host?;
+            if slots.contains(host.queue.slot()) {
+                let HostCounters { known, processed, failed, bytes } = host.counters;
+                totals.add(Totals { known, processed, failed, bytes });
+            }
+        }
+        Ok(totals)
     }
 
     /// The entry of a record, if it has one.
