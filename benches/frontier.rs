@@ -406,9 +406,9 @@ impl Desk {
                 self.submit(Job::Load(queue, limit, reply))?;
                 Asked::Loaded(read, waiting)
             }
-            Effect::Sweep { read, slot: _, after, queues, limit } => {
+            Effect::Sweep { read, slot, after, queues, limit } => {
                 let (reply, waiting) = oneshot::channel();
-                self.submit(Job::Sweep(after, queues, limit, reply))?;
+                self.submit(Job::Sweep(slot, after, queues, limit, reply))?;
                 Asked::Swept(read, waiting)
             }
             Effect::KeepFacts { queue, facts } => {

@@ -404,12 +404,11 @@ impl Coordinator {
         match self.clients.remove(&ticket) {
             None => {}
             Some(Client::Outside(client)) => drop(client.send(told)), // who does not wait any more need not know
-            Some(Client::Own { crawl, urls }) => {
-                if told.is_err() {
-                    let life = self.life;
-                    ctx.notify_later(Own::Again { life, crawl, urls }, AGAIN_AFTER);
-                }
+            Some(Client::Own { crawl, urls }) if told.is_err() => {
+                let life = self.life;
+                ctx.notify_later(Own::Again { life, crawl, urls }, AGAIN_AFTER);
             }
+            Some(Client::Own { .. }) => {}
         }
     }
 

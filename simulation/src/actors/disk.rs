@@ -10,15 +10,34 @@ use proto::cluster::mutant::Planted;
 use proto::cluster::repair::Changed;
 use proto::crawl::outcome::OutcomeRules;
 use proto::crawl::retry::RetryRules;
+use proto::id::UrlId;
 use proto::key::UrlKey;
 use tokio::sync::mpsc;
 
 use super::edges::Place;
-use crate::pure::storage::{Fresh, Storage, What};
-use crate::world::disk::Synced;
+use crate::pure::storage::{Fresh, Records, Storage, What};
+use crate::world::disk::{Stored, Synced};
+use crate::world::random::Random;
 
 /// Longest wait of a retry, in milliseconds; twice it, what is due comes from a clock that was set.
 const WAIT_MAX_MS: u64 = 1_000;
+
+/// What a disk holds, written group by group: all of a group, or nothing.
+#[derive(Default)]
+pub(super) struct Groups(pub(super) Records);
+
+impl Stored for Groups {
+    type Write = Vec<What>;
+    type Key = UrlId;
+
+    fn apply(&mut self, group: &Vec<What>) {
+        group.iter().for_each(|what| self.0.apply(what));
+    }
+
+    fn damage(&mut self, draw: &mut Random) -> Option<UrlId> {
+        self.0.damage(draw)
+    }
+}
 
 /// What waits for the group to be on disk, and is answered then.
 type Answer = Box<dyn FnOnce(&mut Memory, Result<(), DiskError>)>;
@@ -51,7 +70,7 @@ pub(super) async fn work(place: Place, mut jobs: mpsc::Receiver<Job>) {
         }
         memory.look_at_the_clock(&place);
         for job in reads {
-            memory.read(job);
+            memory.read(&place, job);
         }
     }
 }
@@ -64,7 +83,7 @@ fn is_write(job: &Job) -> bool {
 impl Memory {
     fn load(place: &Place) -> Option<Memory> {
         let world = place.shared.lock();
-        let records = world.nodes.get(&place.id)?.disk.durable();
+        let records = &world.nodes.get(&place.id)?.disk.durable().0;
         let retry = RetryRules {
             attempts_max: 3,
             slow_down_attempts_max: 3,
@@ -99,10 +118,10 @@ impl Memory {
             let mut world = place.shared.lock();
             let now = world.now;
             let Some(node) = world.nodes.get_mut(&place.id) else { return false };
-            match node.disk.write(now, What::Group(writes)) {
+            match node.disk.write(now, writes) {
                 Ok(()) => Some(node.disk.sync(now)),
                 Err(_) => {
-                    self.fall_back(node.disk.durable());
+                    self.fall_back(&node.disk.durable().0);
                     world.sometimes("disk_full");
                     None
                 }
@@ -123,11 +142,11 @@ impl Memory {
         let Some(node) = world.nodes.get_mut(&place.id) else { return false };
         let outcome = match node.disk.synced(&sync) {
             Synced::Durable(written) => {
-                written.iter().for_each(|what| world.record_durable(place.id, what));
+                written.iter().flatten().for_each(|what| world.record_durable(place.id, what));
                 Ok(())
             }
             Synced::Failed => {
-                self.fall_back(node.disk.durable());
+                self.fall_back(&node.disk.durable().0);
                 world.sometimes("fsync_failed");
                 Err(DiskError::Failed("fsync failed".to_owned()))
             }
@@ -139,7 +158,7 @@ impl Memory {
         true
     }
 
-    fn fall_back(&mut self, records: &crate::pure::storage::Records) {
+    fn fall_back(&mut self, records: &Records) {
         self.storage.fall_back(records, std::iter::empty());
     }
 
@@ -177,7 +196,7 @@ impl Memory {
                     if least.is_some() {
                         world.sometimes("life_outdated");
                     }
-                    world.nodes.get(&place.id).and_then(|node| node.disk.durable().boot)
+                    world.nodes.get(&place.id).and_then(|node| node.disk.durable().0.boot)
                 };
                 let boot = next_bump(stored.max(least), unix_s);
                 writes.push(What::Boot(boot));
@@ -209,7 +228,7 @@ impl Memory {
         world.life_begins(place.id, boot);
         let digests = match world.nodes.get(&place.id) {
             Some(node) => {
-                let records = node.disk.durable();
+                let records = &node.disk.durable().0;
                 self.storage = Storage::new(place.id, records, 2 * WAIT_MAX_MS);
                 records.digests()
             }
@@ -219,7 +238,7 @@ impl Memory {
         Begun { boot, digests }
     }
 
-    fn read(&mut self, job: Job) {
+    fn read(&mut self, place: &Place, job: Job) {
         let (storage, unix_ms) = (&mut self.storage, self.unix_ms);
         match job {
             Job::FallDue(at, reply) => {
@@ -236,12 +255,12 @@ impl Memory {
             }
             Job::State(reply) => say(reply, Ok(State::default())),
             Job::Stop => {}
-            Job::Replica(job) => self.read_replica(job),
+            Job::Replica(job) => self.read_replica(place, job),
             _ => unreachable!("only a node alone asks for this"),
         }
     }
 
-    fn read_replica(&mut self, job: ReplicaJob) {
+    fn read_replica(&mut self, place: &Place, job: ReplicaJob) {
         let (storage, unix_ms) = (&mut self.storage, self.unix_ms);
         match job {
             ReplicaJob::Admit { crawl, parent, urls, unix_ms, reply } => {
@@ -272,9 +291,12 @@ impl Memory {
             }
             ReplicaJob::Forget(slot) => storage.forget_flights(slot),
             ReplicaJob::Read { slot, ranges, after, limit, reply } => {
-                let copies = storage.read(slot, ranges.as_deref(), after.as_ref(), limit);
-                say(reply, Ok(copies));
+                let world = place.shared.lock();
+                let Some(node) = world.nodes.get(&place.id) else { return };
+                say(reply, Ok(node.disk.durable().0.read(slot, ranges.as_deref(), after.as_ref(), limit)));
             }
+            ReplicaJob::Totals(_, reply) => say(reply, Ok(Default::default())),
+            ReplicaJob::Url(_, reply) => say(reply, Ok(None)),
             _ => unreachable!("writes go to `write`"),
         }
     }

@@ -178,28 +178,32 @@ impl Shared {
     }
 
     async fn deliver(self, delivery: Delivery, letter: Letter) {
-        let to = delivery.to;
         loop {
-            let mut world = self.lock();
-            let now = world.now;
-            let Some(process) = world.process(to) else {
-                world.network.arrives(&delivery);
-                return;
-            };
-            let busy = world.nodes.get_mut(&to).and_then(|node| node.busy_until(now));
-            if let Some(until) = busy {
-                drop(world);
-                self.sleep_until(until).await;
-                continue;
-            }
-            if world.network.arrives(&delivery) {
-                let (from, clock, name) = (letter.from, letter.clock, letter.message.name());
-                world.trace.note(now, to, &(from, clock, name), || format!("from {}: {:?}", from.0, letter.message));
-                drop(world);
-                process.node.receive(letter); // no room: lost, like on the way
-            }
-            return;
+            let busy = self.lock().try_deliver(&delivery, &letter);
+            let Some(until) = busy else { return };
+            self.sleep_until(until).await;
         }
+    }
+}
+
+impl World {
+    /// Hands a letter to the process that it is for. `Some` says when to try again because that is busy.
+    fn try_deliver(&mut self, delivery: &Delivery, letter: &Letter) -> Option<Micros> {
+        let (now, to) = (self.now, delivery.to);
+        let Some(process) = self.process(to) else {
+            self.network.arrives(delivery);
+            return None;
+        };
+        let busy = self.nodes.get_mut(&to).and_then(|node| node.busy_until(now));
+        if busy.is_some() {
+            return busy;
+        }
+        if self.network.arrives(delivery) {
+            let (from, clock, name) = (letter.from, letter.clock, letter.message.name());
+            self.trace.note(now, to, &(from, clock, name), || format!("from {}: {:?}", from.0, letter.message));
+            process.node.receive(letter.clone()); // no room: lost, like on the way
+        }
+        None
     }
 }
 

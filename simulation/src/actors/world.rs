@@ -16,10 +16,11 @@ use proto::id::{NodeId, Slot};
 use proto::url::{CanonicalUrl, UrlRules};
 use tokio::sync::{Notify, watch};
 
+use super::disk::Groups;
 use super::{Happening, LOOK_EVERY};
 use crate::layer::{RunOptions, RunReport};
 use crate::pure::node::durable_event;
-use crate::pure::storage::{Records, What};
+use crate::pure::storage::What;
 use crate::world::clock::Clock;
 use crate::world::disk::Disk;
 use crate::world::network::Network;
@@ -47,7 +48,7 @@ pub(super) struct NodeState {
     pub(super) clock: Clock,
     /// What its wall clock shows beyond what its own clock counts.
     pub(super) wall_ms: Arc<AtomicU64>,
-    pub(super) disk: Disk<Records>,
+    pub(super) disk: Disk<Groups>,
     /// Requests under way.
     pub(super) fetching: u64,
     pub(super) paused_until: Micros,
@@ -266,7 +267,7 @@ impl World {
         node.boots.push(boot);
         let life = node.boots.len() as u32 - 1;
         let held = std::mem::take(&mut node.held);
-        let recovered: Vec<Event> = (node.disk.durable().copies.values())
+        let recovered: Vec<Event> = (node.disk.durable().0.copies.values())
             .map(|copy| Event::RecordRecovered { node: id, url: copy.key.id(), progress: copy.progress })
             .collect();
         held.into_iter().for_each(|slot| self.record(Event::LeaseLost { node: id, slot }));
@@ -403,7 +404,7 @@ impl World {
         if report.kept > 0 {
             self.sometimes("unsynced_writes_kept");
         }
-        kept.iter().for_each(|what| self.record_durable(id, what));
+        kept.iter().flatten().for_each(|what| self.record_durable(id, what));
     }
 
     /// Tells the trace what is on the disk of a node now.
@@ -412,7 +413,6 @@ impl World {
             What::Records(_, copies) => copies.iter().for_each(|copy| self.record(durable_event(id, copy))),
             What::Drop(slot) => self.record(Event::SlotDropped { node: id, slot: *slot }),
             What::Facts(..) | What::Boot(_) => {}
-            What::Group(all) => all.iter().for_each(|what| self.record_durable(id, what)),
         }
     }
 }

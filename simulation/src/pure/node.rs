@@ -581,7 +581,6 @@ impl World<'_> {
             }
             What::Drop(slot) => self.trace.record(at, Event::SlotDropped { node: id, slot: *slot }),
             What::Facts(..) | What::Boot(_) => {}
-            What::Group(all) => all.iter().for_each(|what| self.record_durable(at, id, what)),
         }
     }
 
@@ -610,7 +609,6 @@ impl World<'_> {
                 self.step(at, id, coordinator::Input::Dropped { slot });
             }
             What::Facts(..) | What::Boot(_) => {}
-            What::Group(all) => all.into_iter().for_each(|what| self.covered(at, id, what, durable)),
         }
     }
 

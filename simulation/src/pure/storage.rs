@@ -28,8 +28,6 @@ pub(crate) enum What {
     Facts(QueueKey, Box<HostFacts>),
     /// The number of a life.
     Boot(u32),
-    /// All of these, or nothing.
-    Group(Vec<What>),
 }
 
 /// What a disk holds.
@@ -85,7 +83,6 @@ impl Stored for Records {
             What::Drop(slot) => self.copies.retain(|key, _| key.slot() != *slot),
             What::Facts(queue, facts) => drop(self.facts.insert(queue.clone(), (**facts).clone())),
             What::Boot(boot) => self.boot = Some(*boot),
-            What::Group(all) => all.iter().for_each(|what| self.apply(what)),
         }
     }
 
@@ -155,7 +152,6 @@ impl Storage {
             What::Drop(slot) => self.drop_slot(*slot),
             What::Facts(queue, facts) => self.keep_facts(queue.clone(), (**facts).clone()),
             What::Boot(_) => {}
-            What::Group(all) => all.iter().for_each(|what| self.see(what)),
         }
     }
 
@@ -274,27 +270,6 @@ impl Storage {
     }
 
     // Records.
-
-    /// Records of a slot, as they are in memory: with every group on disk before it is answered, that is what is on disk.
-    pub(crate) fn read(
-        &self,
-        slot: Slot,
-        ranges: Option<&[u8]>,
-        after: Option<&UrlKey>,
-        limit: usize,
-    ) -> (Vec<RecordCopy>, Option<UrlKey>) {
-        let wanted = |(key, _): &(&UrlKey, &Row)| {
-            key.slot() == slot
-                && after.is_none_or(|after| *key > after)
-                && ranges.is_none_or(|ranges| ranges.contains(&key.id().0[0]))
-        };
-        let mut copies: Vec<RecordCopy> =
-            self.rows.iter().filter(wanted).map(|(_, row)| row.copy.clone()).take(limit + 1).collect();
-        let more = copies.len() > limit;
-        copies.truncate(limit);
-        let next = if more { copies.last().map(|copy| copy.key.clone()) } else { None };
-        (copies, next)
-    }
 
     /// Builds NEW records of what is not known, and hands out again those that may not be on W disks yet.
     pub(crate) fn admit(
