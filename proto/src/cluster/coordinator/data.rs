@@ -79,6 +79,7 @@ impl Coordinator {
             Purpose::Crawled => {}
             Purpose::Settled { flight, page } => self.settled(now, flight, page, out),
             Purpose::Kept { admit, slot, urls } => {
+                urls.iter().for_each(|url| self.acknowledged.insert(*url));
                 out.push(Effect::Saw(Sight::Acknowledged { slot, urls }));
                 self.kept(now, admit, out);
             }
@@ -372,7 +373,10 @@ impl Coordinator {
     pub(super) fn admitted(&mut self, now: Micros, admit: u64, copies: Vec<RecordCopy>, out: &mut Vec<Effect>) {
         let mut by_slot: BTreeMap<Slot, Vec<RecordCopy>> = BTreeMap::new();
         for copy in copies {
-            by_slot.entry(copy.slot()).or_default().push(copy);
+            // What was acknowledged once is on W disks.
+            if !self.acknowledged.contains(copy.key.id()) {
+                by_slot.entry(copy.slot()).or_default().push(copy);
+            }
         }
         let Some(admission) = self.admissions.get_mut(&admit) else { return };
         let writes: usize = by_slot.values().map(|copies| copies.len().div_ceil(COPIES_MAX)).sum();

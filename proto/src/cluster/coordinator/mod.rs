@@ -13,6 +13,7 @@
 mod batches;
 mod data;
 mod leases;
+mod recent;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -123,6 +124,8 @@ pub struct Coordinator {
     runs: Runs,
     admissions: BTreeMap<u64, Admission>,
     next_admission: u64,
+    /// URLs that were acknowledged in this life.
+    acknowledged: recent::Recent,
     flights: BTreeMap<u64, batches::Flight>,
     batches: BTreeMap<BatchId, batches::Batch>,
     next_batch: u64,
@@ -176,6 +179,7 @@ impl Coordinator {
             runs: Runs::new(rules.propagate, planted),
             admissions: BTreeMap::new(),
             next_admission: 0,
+            acknowledged: recent::Recent::default(),
             flights: BTreeMap::new(),
             batches: BTreeMap::new(),
             next_batch: first,
