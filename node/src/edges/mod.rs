@@ -6,6 +6,8 @@ pub mod disk;
 pub mod dns;
 pub mod guard;
 pub mod http;
+pub mod network;
 pub mod store;
+pub mod swarm;
 pub mod warc;
 pub mod web;
