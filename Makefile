@@ -38,6 +38,7 @@ simulate: setup
 lint: setup
 	$(IN_ENV) cargo fmt --all --check
 	$(IN_ENV) cargo fmt --manifest-path tests/fuzz/Cargo.toml --check
+	$(IN_ENV) cargo fmt --manifest-path tests/virtual_swarm/Cargo.toml --check
 	$(IN_ENV) cargo clippy --workspace --all-targets -- -D warnings
 
 docs: setup

@@ -1,5 +1,8 @@
 //! `cluster.toml` to [`Config`]: read once, checked once, shared.
 
+pub mod cluster;
+mod line;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,6 +15,7 @@ use proto::key::{DEFAULT_CRAWL, crawl_name_is_valid};
 use proto::url::UrlRules;
 use serde::{Deserialize, Serialize};
 
+use self::cluster::ClusterConfig;
 use crate::edges::http::FetchLimits;
 use crate::extract::ExtractLimits;
 
@@ -41,7 +45,7 @@ pub enum ConfigError {
     #[error("{setting}: {reason}")]
     Value {
         /// Its name, as in the file.
-        setting: &'static str,
+        setting: String,
         /// What is wrong and what to do.
         reason: String,
     },
@@ -69,6 +73,8 @@ pub struct Config {
     pub storage: StorageConfig,
     /// The HTTP door.
     pub http: HttpConfig,
+    /// The other nodes; absent for a node alone.
+    pub cluster: Option<ClusterConfig>,
 }
 
 /// What is crawled.
@@ -235,17 +241,29 @@ impl Config {
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), reason: error.to_string() })?;
-        let config: Config = toml::from_str(&text).map_err(|error| ConfigError::Invalid {
-            path: path.to_owned(),
-            reason: error.to_string().trim_end().to_owned(),
+        let invalid = |reason: String| ConfigError::Invalid { path: path.to_owned(), reason };
+        let mut config: Config =
+            toml::from_str(&text).map_err(|error| invalid(error.to_string().trim_end().to_owned()))?;
+        config.validate().map_err(|error| match &error {
+            ConfigError::Value { setting, .. } => match line::line_of(&text, setting) {
+                Some(line) => invalid(format!("line {line}: {error}")),
+                None => invalid(error.to_string()),
+            },
+            _ => error,
         })?;
-        config.validate()?;
+        if let (Some(cluster), Some(folder)) = (&mut config.cluster, path.parent()) {
+            // Keys lie beside the file that names them, wherever the program is started.
+            cluster.identity = folder.join(&cluster.identity);
+            cluster.swarm_key = folder.join(&cluster.swarm_key);
+        }
         Ok(config)
     }
 
     /// Checks what types cannot say.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let value = |setting, reason: &str| Err(ConfigError::Value { setting, reason: reason.to_owned() });
+        let value = |setting: &str, reason: &str| {
+            Err(ConfigError::Value { setting: setting.to_owned(), reason: reason.to_owned() })
+        };
         if !crawl_name_is_valid(&self.crawl.name) {
             return value("crawl.name", "must be 1 to 128 bytes without control characters");
         }
@@ -266,6 +284,9 @@ impl Config {
         }
         if self.fetch.limits.fetch_timeout_ms == 0 {
             return value("fetch.limits.fetch_timeout_ms", "must be at least 1");
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.understand(self.fetch.limits.fetch_timeout_ms)?;
         }
         Ok(())
     }

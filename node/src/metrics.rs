@@ -12,6 +12,7 @@ use prometheus_client::registry::Registry;
 use proto::crawl::outcome::OutcomeKind;
 
 use crate::edges::store::State;
+use crate::edges::swarm::metrics::SwarmMetrics;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
@@ -52,6 +53,8 @@ pub struct Metrics {
     pub lost: Counter,
     /// Time to parse a page.
     pub parse_seconds: Histogram,
+    /// What the swarm counts.
+    pub swarm: SwarmMetrics,
     outcomes: Family<OutcomeLabel, Counter>,
     restarts: Family<ActorLabel, Counter>,
     known: Gauge,
@@ -81,6 +84,7 @@ impl Metrics {
             lost: Counter::default(),
             // 10 µs to 2.6 s: from an empty page to one of ten megabytes.
             parse_seconds: Histogram::new(exponential_buckets(1e-5, 4.0, 10)),
+            swarm: SwarmMetrics::default(),
             outcomes: Family::default(),
             restarts: Family::default(),
             known: Gauge::default(),
@@ -103,6 +107,7 @@ impl Metrics {
         registry.register("waiting_urls", "URLs that wait for their time", metrics.waiting.clone());
         registry.register("flights", "URLs handed out and not settled", metrics.flights.clone());
         registry.register("content_bytes", "Bytes of all current contents", metrics.bytes.clone());
+        metrics.swarm.register(&mut registry);
         metrics.registry = Arc::new(registry);
         metrics
     }

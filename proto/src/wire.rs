@@ -80,27 +80,49 @@ impl<'de> serde::Deserialize<'de> for Bytes {
     }
 }
 
-/// Version of what nodes say to each other; a node refuses to hear another one.
+/// Newest version of what nodes say to each other. A version adds messages and never changes one: whoever talks to an older
+/// node leaves out what it does not know ([`Message::since`](crate::cluster::message::Message::since)).
 pub const WIRE_VERSION: u16 = 1;
 
-/// Puts `value` into an envelope of `cluster`: version and cluster first, in bytes that no version may change.
+/// Oldest version that is still spoken.
+pub const WIRE_VERSION_MIN: u16 = 1;
+
+/// Bytes of an envelope before its content.
+pub const ENVELOPE_BYTES: usize = 10;
+
+/// The beginning of an envelope: version and cluster, in bytes that no version may change. The encoded content follows.
+pub fn envelope(version: u16, cluster: u64) -> [u8; ENVELOPE_BYTES] {
+    let mut head = [0; ENVELOPE_BYTES];
+    head[..2].copy_from_slice(&version.to_le_bytes());
+    head[2..].copy_from_slice(&cluster.to_le_bytes());
+    head
+}
+
+/// Puts `value` into an envelope of `cluster`, in the newest version.
 pub fn seal<T: Serialize>(cluster: u64, value: &T) -> Result<Vec<u8>, WireError> {
     let mut out = Vec::with_capacity(256);
-    out.extend_from_slice(&WIRE_VERSION.to_le_bytes());
-    out.extend_from_slice(&cluster.to_le_bytes());
+    out.extend_from_slice(&envelope(WIRE_VERSION, cluster));
     encode_into(value, &mut out)?;
     Ok(out)
 }
 
-/// Takes a value out of its envelope, if it is of our version and of `cluster`.
+/// Takes a value out of its envelope, if it is of the newest version and of `cluster`.
 pub fn unseal<T: DeserializeOwned>(cluster: u64, bytes: &[u8]) -> Result<T, EnvelopeError> {
-    let (version, rest) = bytes.split_first_chunk().ok_or(EnvelopeError::Torn)?;
+    unseal_as(WIRE_VERSION, cluster, bytes)
+}
+
+/// Takes a value out of its envelope, if it is of `version` and of `cluster`.
+pub fn unseal_as<T: DeserializeOwned>(version: u16, cluster: u64, bytes: &[u8]) -> Result<T, EnvelopeError> {
+    let (theirs, rest) = bytes.split_first_chunk().ok_or(EnvelopeError::Torn)?;
     let (from, rest) = rest.split_first_chunk().ok_or(EnvelopeError::Torn)?;
-    match (u16::from_le_bytes(*version), u64::from_le_bytes(*from)) {
-        (WIRE_VERSION, from) if from == cluster => Ok(decode(rest)?),
-        (WIRE_VERSION, _) => Err(EnvelopeError::OtherCluster),
-        (version, _) => Err(EnvelopeError::OtherVersion { version }),
+    let (theirs, from) = (u16::from_le_bytes(*theirs), u64::from_le_bytes(*from));
+    if theirs != version {
+        return Err(EnvelopeError::OtherVersion { version: theirs });
     }
+    if from != cluster {
+        return Err(EnvelopeError::OtherCluster);
+    }
+    Ok(decode(rest)?)
 }
 
 /// Why an envelope was not opened.
@@ -113,7 +135,7 @@ pub enum EnvelopeError {
     #[error("the message is from another cluster")]
     OtherCluster,
     /// It is of another version.
-    #[error("the message is of version {version}, ours is {WIRE_VERSION}")]
+    #[error("the message is of version {version}, which was not agreed")]
     OtherVersion {
         /// The version it names.
         version: u16,
@@ -166,6 +188,7 @@ mod tests {
         let mut newer = sealed.clone();
         newer[0] += 1;
         assert!(matches!(unseal::<u32>(7, &newer), Err(EnvelopeError::OtherVersion { .. })));
+        assert_eq!(unseal_as::<u32>(WIRE_VERSION + 1, 7, &newer).unwrap(), 42);
         for length in 0..sealed.len() {
             assert!(unseal::<u32>(7, &sealed[..length]).is_err());
         }

@@ -2,6 +2,7 @@
 
 mod crawl;
 mod export;
+mod keygen;
 mod progress;
 mod seeds;
 mod summary;
@@ -71,6 +72,8 @@ enum Command {
     Crawl(Box<crawl::CrawlArguments>),
     /// Write what a crawl found as JSON lines, CSV or a list of URLs
     Export(export::ExportArguments),
+    /// Make identities and the swarm key of a cluster, or show those that are there
+    Keygen(keygen::KeygenArguments),
 }
 
 /// Runs the program.
@@ -82,6 +85,7 @@ pub fn run() -> ExitCode {
     let ended = match arguments.command {
         Command::Crawl(arguments) => crawl::run(*arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Keygen(arguments) => keygen::run(&arguments),
     };
     match ended {
         Ok(exit) => ExitCode::from(exit as u8),

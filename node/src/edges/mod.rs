@@ -9,5 +9,6 @@ pub mod http;
 pub mod load;
 pub mod network;
 pub mod store;
+pub mod swarm;
 pub mod warc;
 pub mod web;

@@ -269,6 +269,25 @@ impl Message {
         }
     }
 
+    /// The first version of the wire that has this message. It is not said to nodes that speak an older one: to them it would
+    /// be garbage.
+    pub fn since(&self) -> u16 {
+        1 // a message of a later version gets an arm of its own, and is added to the end of the enum
+    }
+
+    /// Whether it must not wait behind others: small, and nodes are believed dead or leases end without it.
+    pub fn is_urgent(&self) -> bool {
+        matches!(
+            self,
+            Message::Swim(_)
+                | Message::LeaseRequest { .. }
+                | Message::LeaseGrant { .. }
+                | Message::LeaseRelease { .. }
+                | Message::Departed { .. }
+                | Message::Outdated { .. }
+        )
+    }
+
     /// Says what is wrong with a message that came in, if something is: a peer may be broken or hostile.
     pub fn defect(&self) -> Option<&'static str> {
         let copies_bad = |copies: &[RecordCopy]| {
@@ -344,28 +363,84 @@ mod tests {
         Letter { cluster: 7, from: NodeId(1), boot: 3, clock: 99, message }
     }
 
-    #[test]
-    fn letters_cross_the_wire() {
+    /// A message of each kind, in the order of the enum.
+    fn one_of_each() -> Vec<Message> {
         let op = Op { boot: 3, number: 8 };
-        let copies = vec![copy("http://a.example/", Progress::new(NodeId(1)))];
-        let ending = Ending::Failed(crate::crawl::retry::Failure::Timeout, None, Some(3));
+        let seq = Seq { boot: 1, counter: 2 };
+        let slots = || [Slot(5), Slot(4_095)].into_iter().collect::<SlotSet>();
+        let copies = || vec![copy("http://a.example/", Progress::new(NodeId(1)))];
         let batch = BatchId { node: NodeId(1), boot: 3, number: 4 };
         let url = crate::url::CanonicalUrl::parse("http://a.example/x", &Default::default()).unwrap();
-        let urls = vec![Discovered { url, kind: crate::batch::EntryKind::Page, depth: 1, priority: 5, redirects: 0 }];
-        for message in [
+        let kind = crate::batch::EntryKind::Page;
+        let entry =
+            Entry { url: url.clone(), kind, progress: Progress::new(NodeId(1)), redirects: 1, validators: None };
+        let ending = Ending::Failed(crate::crawl::retry::Failure::Timeout, None, Some(3));
+        vec![
             Message::Swim(vec![1, 2, 3]),
-            Message::LeaseRequest { seq: Seq { boot: 1, counter: 2 }, slots: [Slot(5)].into_iter().collect() },
-            Message::Put { op, copies: copies.clone() },
-            Message::Pulled { op, part: 1, last: true, copies },
+            Message::LeaseRequest { seq, slots: slots() },
+            Message::LeaseGrant { seq, slots: slots() },
+            Message::LeaseRelease { seq, slots: slots() },
+            Message::Put { op, copies: copies() },
+            Message::PutDone { op },
+            Message::Digests { slots: vec![(Slot(1), 2)], parting: true },
+            Message::Same { slots: vec![(Slot(1), 2)] },
+            Message::Ranges { slot: Slot(1), ranges: vec![(2, 3)] },
+            Message::Want { slot: Slot(1), ranges: vec![2, 3] },
+            Message::Records { copies: copies() },
+            Message::Pull { op, slots: slots(), digests: vec![(Slot(1), 2)] },
+            Message::Pulled { op, part: 1, last: true, copies: copies() },
+            Message::Run(Commission {
+                batch,
+                slot: Slot::of_domain(url.domain()),
+                crawl: "DEFAULT".into(),
+                executor_boot: 7,
+                until: 99,
+                errands: vec![Errand { flight: 9, entry, depth: 2 }],
+            }),
+            Message::RunTaken { batch },
+            Message::Busy { batch },
             Message::Report { batch, flight: 9, stage: Stage::Processed, ending },
-            Message::Discovered { op, crawl: "DEFAULT".into(), parent: None, urls },
+            Message::ReportDone { batch, flight: 9, stage: Stage::Crawled },
+            Message::Discovered {
+                op,
+                crawl: "DEFAULT".into(),
+                parent: Some(UrlId([7; 16])),
+                urls: vec![Discovered { url, kind, depth: 1, priority: 5, redirects: 0 }],
+            },
+            Message::DiscoveredDone { op },
+            Message::Departed { nodes: vec![(NodeId(1), 2)] },
             Message::Outdated { boot: 4 },
-        ] {
+        ]
+    }
+
+    #[test]
+    fn letters_cross_the_wire() {
+        for message in one_of_each() {
             let bytes = wire::seal(7, &letter(message.clone())).unwrap();
             assert_eq!(wire::unseal::<Letter>(7, &bytes).unwrap(), letter(message.clone()));
             assert_eq!(message.defect(), None);
         }
     }
+
+    /// Nodes of one version must understand each other whichever release they are of: what version 1 says never changes. Whoever
+    /// must change a message adds another one, of a later version.
+    #[test]
+    fn what_version_1_says_never_changes() {
+        let said: Vec<(&str, usize, u64)> = one_of_each()
+            .into_iter()
+            .filter(|message| message.since() == 1)
+            .map(|message| {
+                let name = message.name();
+                let mut bytes = wire::envelope(1, 7).to_vec();
+                wire::encode_into(&letter(message), &mut bytes).unwrap();
+                (name, bytes.len(), xxhash_rust::xxh3::xxh3_64(&bytes))
+            })
+            .collect();
+        assert_eq!(said, VERSION_1, "{said:#x?}");
+    }
+
+    /// Name, length and XXH3 of the bytes.
+    const VERSION_1: [(&str, usize, u64); 22] = [("", 0, 0); 22];
 
     #[test]
     fn what_is_too_much_is_a_defect() {

@@ -1,0 +1,364 @@
+//! Whoever does not belong here or does not behave is refused or cut off, counted, logged once, and the others do not notice.
+//! In each test two honest nodes talk before, during and after it, over one and the same connection.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::AsyncWriteExt as _;
+use libp2p::swarm::Stream;
+use proto::cluster::message::{Letter, Message};
+use proto::id::ClusterId;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::super::codec::{LETTER_BYTES_MAX, Sealed};
+use super::super::frame;
+use super::super::gate::PENDING_PER_ADDRESS_MAX;
+use super::super::hello::{Hello, Versions};
+use super::super::identity::Identity;
+use super::super::key::SwarmKey;
+use super::super::refusal::Refusal;
+use super::super::roster::Role;
+use super::super::settings::Settings;
+use super::super::streams::Purpose;
+use super::support::*;
+
+/// Two honest nodes. `guest` is on the roster of the first.
+struct Scene {
+    target: TestNode,
+    friend: TestNode,
+    guest: Identity,
+    said: std::cell::Cell<u64>,
+}
+
+impl Scene {
+    async fn new() -> Scene {
+        Scene::with(|_| {}).await
+    }
+
+    async fn with(change: impl Fn(&mut Settings)) -> Scene {
+        let guest = Identity::generate();
+        let (target, friend) = pair(change, Some(peer(&guest, Role::Node, vec![]))).await;
+        Scene { target, friend, guest, said: std::cell::Cell::new(1) }
+    }
+
+    /// Settings of somebody who knows where the target is, and listens nowhere.
+    fn rogue(&self, identity: &Identity) -> Settings {
+        let mut rogue = settings(identity, vec![self.target.as_peer()]);
+        rogue.listen = vec![];
+        rogue
+    }
+
+    /// The guest, connected.
+    async fn guest(&self) -> TestNode {
+        let guest = TestNode::start(self.rogue(&self.guest)).await;
+        eventually("the guest is there", || guest.sees(&self.target) && self.target.sees(&guest)).await;
+        guest
+    }
+
+    /// A stream for letters that the guest opened.
+    async fn stream(&self, guest: &TestNode) -> Stream {
+        guest.swarm.shared.open(self.target.peer(), Purpose::Letters).await.unwrap()
+    }
+
+    /// A stream for letters on which everything was agreed.
+    async fn agreed_stream(&self, guest: &TestNode) -> Stream {
+        let mut stream = self.stream(guest).await;
+        let hello = Hello { cluster: CLUSTER, versions: Versions::default() };
+        assert_eq!(hello.ask(&mut stream, Duration::from_secs(60)).await.unwrap(), 1);
+        stream
+    }
+
+    fn port(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.target.port()))
+    }
+
+    /// The honest two still talk, and never stopped.
+    async fn undisturbed(&self) {
+        self.said.set(self.said.get() + 1);
+        talk(&self.target, &self.friend, self.said.get()).await;
+        assert_eq!(self.friend.swarm.metrics().disconnected.get(), 0, "their connection broke");
+    }
+
+    /// The target refused, said so once, and nobody else noticed.
+    async fn refused(&self, why: Refusal, times: u64) {
+        eventually(why.name(), || self.target.refusals(why) >= times).await;
+        self.undisturbed().await;
+    }
+}
+
+#[tokio::test]
+async fn another_swarm_key() {
+    let scene = Scene::new().await;
+    let mut wrong = scene.rogue(&scene.guest);
+    wrong.key = SwarmKey::new([8; 32]);
+    let rogue = TestNode::start(wrong).await;
+    scene.refused(Refusal::Handshake, 3).await;
+    assert!(!rogue.sees(&scene.target));
+    assert_eq!(scene.target.swarm.metrics().complaints.get(), 1, "it is logged once");
+}
+
+#[tokio::test]
+async fn an_unknown_identity() {
+    let scene = Scene::new().await;
+    let rogue = TestNode::start(scene.rogue(&Identity::generate())).await;
+    scene.refused(Refusal::Stranger, 3).await;
+    rogue.send(scene.target.node(), data(7));
+    assert_eq!(scene.target.swarm.metrics().complaints.get(), 1, "it is logged once");
+    assert!(!scene.target.inbox.has(rogue.node(), &data(7)));
+}
+
+#[tokio::test]
+async fn another_cluster() {
+    let scene = Scene::new().await;
+    let mut other = scene.rogue(&scene.guest);
+    other.cluster = ClusterId(99);
+    let rogue = TestNode::start(other).await;
+    scene.refused(Refusal::Cluster, 1).await;
+    assert_eq!(rogue.inbox.len(), 0);
+    // The same on a stream: a peer that knows our protocol's name and gives another cluster in its hello.
+    let scene = Scene::new().await;
+    let guest = scene.guest().await;
+    let mut stream = scene.stream(&guest).await;
+    let hello = Hello { cluster: ClusterId(99), versions: Versions::default() };
+    assert!(hello.ask(&mut stream, Duration::from_secs(60)).await.is_err());
+    scene.refused(Refusal::Cluster, 1).await;
+}
+
+#[tokio::test]
+async fn only_newer_versions() {
+    let scene = Scene::new().await;
+    let mut newer = scene.rogue(&scene.guest);
+    newer.versions = Versions { oldest: 2, newest: 3 };
+    let rogue = TestNode::start(newer).await;
+    scene.refused(Refusal::Version, 1).await;
+    eventually("it knows too", || rogue.refusals(Refusal::Version) >= 1).await;
+    rogue.send(scene.target.node(), data(7));
+    scene.undisturbed().await;
+    assert!(!scene.target.inbox.has(rogue.node(), &data(7)));
+}
+
+#[tokio::test]
+async fn garbage_instead_of_a_handshake() {
+    let scene = Scene::new().await;
+    for _ in 0..5 {
+        let mut socket = TcpStream::connect(scene.port()).await.unwrap();
+        let _ = socket.write_all(&b"GET / HTTP/1.1\r\nHost: here\r\n\r\n".repeat(100)).await;
+        let mut rest = Vec::new();
+        let _ = socket.read_to_end(&mut rest).await; // it is closed on us
+    }
+    scene.refused(Refusal::Handshake, 5).await;
+    assert_eq!(scene.target.swarm.metrics().complaints.get(), 1, "it is logged once");
+}
+
+#[tokio::test]
+async fn a_connection_that_says_nothing() {
+    let scene = Scene::with(|settings| settings.times.handshake = Duration::from_secs(3)).await;
+    let silent = TcpStream::connect(scene.port()).await.unwrap();
+    scene.refused(Refusal::HalfOpen, 1).await;
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_handshake_that_drips() {
+    let scene = Scene::with(|settings| settings.times.handshake = Duration::from_secs(3)).await;
+    let mut slow = TcpStream::connect(scene.port()).await.unwrap();
+    let dripping = tokio::spawn(async move {
+        while slow.write_all(&[7]).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    });
+    scene.refused(Refusal::HalfOpen, 1).await;
+    dripping.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_flood_of_connections() {
+    let scene = Scene::new().await;
+    // From another address than ours, as floods do.
+    let mut held = Vec::new();
+    for _ in 0..PENDING_PER_ADDRESS_MAX * 4 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+        held.push(socket.connect(scene.port()).await.unwrap());
+    }
+    eventually("the flood is held off", || scene.target.refusals(Refusal::Connections) >= 3 * 16).await;
+    scene.undisturbed().await;
+    // And there is room for whoever comes from elsewhere.
+    let guest = TestNode::start(scene.rogue(&scene.guest)).await;
+    talk(&guest, &scene.target, 50).await;
+    drop(held);
+}
+
+async fn send_frame(stream: &mut Stream, content: &[u8]) {
+    let mut bytes = Vec::new();
+    frame::append(&mut bytes, |out| {
+        out.extend_from_slice(content);
+        Ok::<(), ()>(())
+    })
+    .unwrap();
+    let _ = stream.write_all(&bytes).await;
+    let _ = stream.flush().await;
+}
+
+#[tokio::test]
+async fn garbage_on_a_stream() {
+    let scene = Scene::new().await;
+    let guest = scene.guest().await;
+    let mut stream = scene.agreed_stream(&guest).await;
+    send_frame(&mut stream, b"what is this?").await;
+    scene.refused(Refusal::Garbage, 1).await;
+    eventually("it is cut off", || guest.swarm.metrics().connected.get() == 0).await;
+    // Where it is kept out for a while.
+    assert!(guest.swarm.reach(scene.target.address()).await.is_ok(), "the connection itself is made, then closed");
+    eventually("kept out", || scene.target.refusals(Refusal::Penalty) >= 1).await;
+}
+
+#[tokio::test]
+async fn garbage_instead_of_a_hello() {
+    let scene = Scene::new().await;
+    let guest = scene.guest().await;
+    let mut stream = scene.stream(&guest).await;
+    let _ = stream.write_all(&[0xff; 4_096]).await;
+    let _ = stream.flush().await;
+    scene.refused(Refusal::Garbage, 1).await;
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_large() {
+    let scene = Scene::new().await;
+    let guest = scene.guest().await;
+    let mut stream = scene.agreed_stream(&guest).await;
+    let length = u32::try_from(LETTER_BYTES_MAX + 1).unwrap();
+    let _ = stream.write_all(&length.to_le_bytes()).await;
+    let _ = stream.flush().await;
+    scene.refused(Refusal::Oversize, 1).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_says_nothing() {
+    let scene = Scene::with(|settings| settings.times.hello = Duration::from_secs(3)).await;
+    let guest = scene.guest().await;
+    let stream = scene.stream(&guest).await;
+    scene.refused(Refusal::Silent, 1).await;
+    drop(stream);
+}
+
+#[tokio::test]
+async fn a_letter_that_drips() {
+    let scene = Scene::with(|settings| settings.times.frame = Duration::from_secs(3)).await;
+    let guest = scene.guest().await;
+    let mut stream = scene.agreed_stream(&guest).await;
+    let dripping = tokio::spawn(async move {
+        let _ = stream.write_all(&1_000u32.to_le_bytes()).await;
+        while stream.write_all(&[1]).await.is_ok() && stream.flush().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    scene.refused(Refusal::Slow, 1).await;
+    dripping.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_letter_in_anothers_name() {
+    let scene = Scene::new().await;
+    let guest = scene.guest().await;
+    let mut stream = scene.agreed_stream(&guest).await;
+    let message = urgent(999);
+    let forged = Letter { cluster: CLUSTER.0, from: scene.friend.node(), boot: 1, clock: 1, message: message.clone() };
+    let mut content = Vec::new();
+    Sealed::new(&forged).unwrap().append_to(1, CLUSTER, &mut content);
+    send_frame(&mut stream, &content).await;
+    scene.refused(Refusal::Forged, 1).await;
+    assert!(!scene.target.inbox.has(scene.friend.node(), &message));
+}
+
+#[tokio::test]
+async fn a_letter_that_breaks_a_bound() {
+    let scene = Scene::new().await;
+    let guest = scene.guest().await;
+    let mut stream = scene.agreed_stream(&guest).await;
+    let message = Message::Swim(vec![0; 100_000]);
+    let large = Letter { cluster: CLUSTER.0, from: guest.node(), boot: 1, clock: 1, message };
+    let mut content = Vec::new();
+    Sealed::new(&large).unwrap().append_to(1, CLUSTER, &mut content);
+    send_frame(&mut stream, &content).await;
+    scene.refused(Refusal::Garbage, 1).await;
+    assert_eq!(scene.target.inbox.count("swim"), 0);
+}
+
+#[tokio::test]
+async fn a_flood_of_streams() {
+    let scene = Scene::new().await;
+    let guest = scene.guest().await;
+    let mut held = Vec::new();
+    // As many as it gets: it is cut off before it has opened them all.
+    for _ in 0..1_000 {
+        match guest.swarm.shared.open(scene.target.peer(), Purpose::Control).await {
+            Ok(stream) => held.push(stream),
+            Err(_) => break,
+        }
+        let written = held.last_mut().unwrap().flush().await;
+        if written.is_err() {
+            break;
+        }
+    }
+    scene.refused(Refusal::Streams, 10).await;
+    eventually("it is cut off", || guest.swarm.metrics().connected.get() == 0).await;
+    assert!(scene.target.swarm.metrics().complaints.get() <= 2, "it is logged once for each reason");
+}
+
+#[tokio::test]
+async fn a_flood_of_letters() {
+    let scene = Scene::new().await;
+    let guest = TestNode::start(scene.rogue(&scene.guest)).await;
+    talk(&guest, &scene.target, 60).await;
+    // What is not read waits in the sender's own queue, and is dropped there.
+    let flood = tokio::spawn(async move {
+        let target = guest.swarm.nodes()[0].node;
+        let mut number = 1_000;
+        while guest.swarm.metrics().drops("put_done", super::super::metrics::Drop::Full) < 1_000 {
+            for _ in 0..1_000 {
+                guest.send(target, data(number));
+                number += 1;
+            }
+            tokio::task::yield_now().await;
+        }
+        guest
+    });
+    let guest = flood.await.unwrap();
+    scene.undisturbed().await;
+    drop(guest);
+}
+
+#[tokio::test]
+async fn another_peer_at_a_known_address() {
+    let scene = Scene::new().await;
+    let absent = Identity::generate();
+    // The configuration says that `absent` is where the friend is.
+    let wrong = peer(&absent, Role::Node, vec![scene.friend.address()]);
+    scene.target.swarm.admit(wrong).await.unwrap();
+    scene.refused(Refusal::Impostor, 2).await;
+    assert_eq!(scene.target.swarm.metrics().complaints.get(), 1);
+}
+
+#[tokio::test]
+async fn a_viewer_that_wants_to_be_a_node() {
+    let viewer = Identity::generate();
+    let (target, friend) = pair(|_| {}, Some(peer(&viewer, Role::Viewer, vec![]))).await;
+    let mut ambitious = settings(&viewer, vec![target.as_peer()]);
+    ambitious.listen = vec![];
+    let ambitious = TestNode::start(ambitious).await;
+    ambitious.send(target.node(), data(7));
+    eventually("refused", || target.refusals(Refusal::Role) >= 1).await;
+    assert!(!target.inbox.has(ambitious.node(), &data(7)));
+    talk(&target, &friend, 2).await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_on_its_own_list() {
+    let one = Identity::generate();
+    let itself = peer(&one, Role::Node, vec![loopback()]);
+    let node = TestNode::start(settings(&one, vec![itself])).await;
+    assert!(node.swarm.nodes().is_empty());
+}
