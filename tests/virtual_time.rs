@@ -18,6 +18,7 @@ use node::edges::store::{Store, StoreOptions};
 use node::edges::warc::WarcOptions;
 use node::edges::web::{self, Pending};
 use node::messages::DiscoveredUrls;
+use node::metrics::Metrics;
 use node::node::{Edges, Node};
 use proto::batch::{Discovered, EntryKind};
 use proto::crawl::filter::Filter;
@@ -133,6 +134,7 @@ async fn run(config: &Config, web: Web, seed: u64, mean_s: Option<u64>) -> Crawl
         boot,
         resumed: false,
         cluster: None,
+        metrics: Metrics::new(),
     };
     let node = Node::assemble(config, filter, edges);
     let discovered = |url| Discovered { url, kind: EntryKind::Page, depth: 0, priority: 100, redirects: 0 };

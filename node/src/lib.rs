@@ -1,9 +1,10 @@
 //! The actors, edges and doors of a node. Reading order: [`node`] shows how everything is connected, [`actors`] what each part
-//! does, [`messages`] what they say to each other; [`edges`] are the only code that touches the outside, [`extract`] reads pages,
+//! does, [`messages`] what they say to each other; [`clustered`] puts it into a cluster; [`edges`] are the only code that touches the outside, [`extract`] reads pages,
 //! [`doors`] let people in, [`cli`] is the program.
 
 pub mod actors;
 pub mod cli;
+pub mod clustered;
 pub mod config;
 pub mod doors;
 pub mod edges;

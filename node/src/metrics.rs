@@ -41,6 +41,8 @@ pub struct Metrics {
     registry: Arc<Registry>,
     /// Page requests started.
     pub fetches: Counter,
+    /// Page requests that are under way.
+    pub fetching: Gauge,
     /// robots.txt requests started.
     pub robots_fetches: Counter,
     /// Bytes of bodies as transferred.
@@ -73,10 +75,16 @@ impl Default for Metrics {
 impl Metrics {
     /// Metrics at zero.
     pub fn new() -> Metrics {
+        Metrics::with(|_| {})
+    }
+
+    /// Metrics at zero, together with what `register` adds.
+    pub fn with(register: impl FnOnce(&mut Registry)) -> Metrics {
         let mut registry = Registry::with_prefix("orbweaver");
         let mut metrics = Metrics {
             registry: Arc::default(),
             fetches: Counter::default(),
+            fetching: Gauge::default(),
             robots_fetches: Counter::default(),
             wire_bytes: Counter::default(),
             discovered: Counter::default(),
@@ -94,6 +102,7 @@ impl Metrics {
             bytes: Gauge::default(),
         };
         registry.register("fetches", "Page requests started", metrics.fetches.clone());
+        registry.register("fetching", "Page requests under way", metrics.fetching.clone());
         registry.register("robots_fetches", "robots.txt requests started", metrics.robots_fetches.clone());
         registry.register("wire_bytes", "Bytes of bodies as transferred", metrics.wire_bytes.clone());
         registry.register("discovered_urls", "New URLs", metrics.discovered.clone());
@@ -108,6 +117,7 @@ impl Metrics {
         registry.register("flights", "URLs handed out and not settled", metrics.flights.clone());
         registry.register("content_bytes", "Bytes of all current contents", metrics.bytes.clone());
         metrics.swarm.register(&mut registry);
+        register(&mut registry);
         metrics.registry = Arc::new(registry);
         metrics
     }

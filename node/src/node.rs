@@ -21,7 +21,7 @@ use crate::actors::scorer::{FollowRules, Scorer};
 use crate::actors::storage::{Landed, Storage};
 use crate::config::Config;
 use crate::edges::clock::Clock;
-use crate::edges::disk::{Disk, DiskError, DiskOptions, Job};
+use crate::edges::disk::{Disk, DiskError, DiskOptions, Job, Reply};
 use crate::edges::http::{ClientError, FetchOptions, HttpClient};
 use crate::edges::store::{State, Store, StoreError, StoreOptions};
 use crate::edges::warc::WarcOptions;
@@ -127,6 +127,8 @@ pub struct Edges {
     pub resumed: bool,
     /// The cluster it belongs to, if it is not alone.
     pub cluster: Option<Cluster>,
+    /// Where it counts.
+    pub metrics: Metrics,
 }
 
 /// The ways to make an actor end.
@@ -155,7 +157,7 @@ impl Ends {
 pub struct Node {
     disk: Disk,
     /// Ends when everything is written; none where the disk is simulated.
-    disk_thread: Option<std::thread::JoinHandle<()>>,
+    disk_thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     arbiters: Vec<Arbiter>,
     fate: Fate,
     discovered: Link<DiscoveredUrls>,
@@ -171,10 +173,33 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the data folder and starts all actors. Call it inside an actix system.
+    /// Opens the data folder and starts all actors of a node alone. Call it inside an actix system.
     pub fn start(config: &Config, filter: Arc<Filter>) -> Result<Node, StartError> {
+        Node::open(config, filter, None, Metrics::new())
+    }
+
+    /// Opens the data folder and starts all actors of a node of a cluster. Call it inside an actix system.
+    pub fn start_clustered(
+        config: &Config,
+        filter: Arc<Filter>,
+        cluster: Cluster,
+        metrics: Metrics,
+    ) -> Result<Node, StartError> {
+        Node::open(config, filter, Some(cluster), metrics)
+    }
+
+    fn open(
+        config: &Config,
+        filter: Arc<Filter>,
+        cluster: Option<Cluster>,
+        metrics: Metrics,
+    ) -> Result<Node, StartError> {
         let web = Arc::new(HttpClient::new(&fetch_options(config))?);
-        let store = Store::open(&config.storage.data, store_options(config))?;
+        let mut options = store_options(config);
+        if let Some(cluster) = &cluster {
+            (options.node, options.replica) = (cluster.rules.me, true);
+        }
+        let store = Store::open(&config.storage.data, options)?;
         let (boot, resumed, seed) = (store.boot(), store.state().sequence > 0, warc_seed(&store));
         let commit_pause = Duration::from_millis(config.storage.commit_pause_ms);
         let (disk, disk_thread) = Disk::start(store, DiskOptions { warc: warc_options(config, seed), commit_pause })?;
@@ -182,9 +207,10 @@ impl Node {
         let parsers = config.parsers().clamp(1, PARSER_NAMES.len());
         let arbiters: Vec<Arbiter> = (0..parsers).map(|_| Arbiter::new()).collect();
         let handles = arbiters.iter().map(Arbiter::handle).collect();
-        let edges = Edges { clock: Clock::start(), web, disk, parsers: handles, boot, resumed, cluster: None };
+        let clock = Clock::start();
+        let edges = Edges { clock, web, disk, parsers: handles, boot, resumed, cluster, metrics };
         let mut node = Node::assemble(config, filter, edges);
-        node.disk_thread = Some(disk_thread);
+        node.disk_thread = Mutex::new(Some(disk_thread));
         node.arbiters = arbiters;
         info!(data = %config.storage.data.display(), boot, resumed, parsers, "node started");
         Ok(node)
@@ -192,8 +218,7 @@ impl Node {
 
     /// Starts all actors over these edges. Call it inside an actix system.
     pub fn assemble(config: &Config, filter: Arc<Filter>, edges: Edges) -> Node {
-        let Edges { clock, web, disk, parsers: arbiters, boot, resumed, cluster } = edges;
-        let metrics = Metrics::new();
+        let Edges { clock, web, disk, parsers: arbiters, boot, resumed, cluster, metrics } = edges;
         let mailbox_max = config.fetch.concurrency + MAILBOX_SPARE;
         let main = Arbiter::current();
         let mut supervisor = Supervisor::new();
@@ -377,7 +402,7 @@ impl Node {
         }
 
         watch_over(supervisor, &main, metrics.clone(), fate.clone());
-        let (disk_thread, arbiters) = (None, Vec::new());
+        let (disk_thread, arbiters) = (Mutex::new(None), Vec::new());
         Node {
             disk,
             disk_thread,
@@ -420,6 +445,11 @@ impl Node {
     /// Admits URLs; answers how many were new.
     pub async fn discover(&self, urls: DiscoveredUrls) -> Result<usize, DiskError> {
         self.discovered.send(urls).await.map_err(|NotTaken| DiskError::Stopped)?
+    }
+
+    /// Hands a job to the disk and waits for its answer.
+    pub async fn ask<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> Result<T, DiskError> {
+        self.disk.ask(job).await
     }
 
     /// Counters and places, as they are on disk.
@@ -476,14 +506,15 @@ impl Node {
     }
 
     /// Closes the data folder and ends the node's actors and threads.
-    pub async fn stop(self) {
+    pub async fn stop(&self) {
         self.kill();
         for arbiter in &self.arbiters {
             arbiter.stop();
         }
         // A thread that is gone already has closed the folder.
         let _ = self.disk.submit(Job::Stop).await;
-        let Some(thread) = self.disk_thread else { return };
+        let thread = self.disk_thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        let Some(thread) = thread else { return };
         let joined = tokio::task::spawn_blocking(move || thread.join()).await;
         if !matches!(joined, Ok(Ok(()))) {
             error!("the disk thread did not end well");

@@ -101,7 +101,10 @@ impl FetcherParts {
         let time = self.clock.wait(deadline.saturating_sub(self.clock.now().mono));
         order.deadline = Some(Instant::now() + time);
         self.metrics.fetches.inc();
-        match self.web.fetch(&order).await {
+        self.metrics.fetching.inc();
+        let fetched = self.web.fetch(&order).await;
+        self.metrics.fetching.dec();
+        match fetched {
             Ok(fetched) => self.answered(pick, fetched),
             Err(error) => {
                 debug!(url = pick.entry.url.as_str(), %error, "fetch failed");

@@ -10,12 +10,12 @@ use ipnet::IpNet;
 use proto::batch::{Discovered, EntryKind};
 use proto::crawl::filter::{Filter, Scope};
 use proto::url::CanonicalUrl;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use super::progress::{Progress, say};
 use super::summary::{Ended, Summary};
 use super::units::{parse_size, parse_time};
+use super::signals::signals;
 use super::{Complaint, Exit, seeds};
 use crate::actors::scorer::PRIORITY_DEFAULT;
 use crate::config::Config;
@@ -114,12 +114,12 @@ enum ScopeArgument {
     Any,
 }
 
-fn parse_network(text: &str) -> Result<IpNet, String> {
+pub(super) fn parse_network(text: &str) -> Result<IpNet, String> {
     let network = text.parse().or_else(|_| text.parse().map(|address: std::net::IpAddr| address.into()));
     network.map_err(|_| format!("{text} is no network; one looks like 127.0.0.0/8 or ::1/128"))
 }
 
-fn parse_host(text: &str) -> Result<(String, std::net::IpAddr), String> {
+pub(super) fn parse_host(text: &str) -> Result<(String, std::net::IpAddr), String> {
     let (name, address) = text.split_once('=').ok_or("a fixed address looks like example.com=192.0.2.7")?;
     let address = address.parse().map_err(|_| format!("{address} is no IP address"))?;
     Ok((name.trim().to_ascii_lowercase(), address))
@@ -302,15 +302,4 @@ fn limit_reached(state: &State, standing: Option<&Standing>, config: &Config, el
         return Some(Ended::BytesMax);
     }
     limits.time_max_s.is_some_and(|max| elapsed.as_secs() >= max).then_some(Ended::TimeMax)
-}
-
-/// Ctrl-C and SIGTERM, as often as they come.
-fn signals() -> std::io::Result<mpsc::Receiver<()>> {
-    let (tell, signals) = mpsc::channel(4);
-    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        let mut stream = signal(kind)?;
-        let tell = tell.clone();
-        tokio::spawn(async move { while stream.recv().await.is_some() && tell.send(()).await.is_ok() {} });
-    }
-    Ok(signals)
 }

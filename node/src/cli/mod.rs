@@ -1,10 +1,15 @@
 //! The program `orbweaver`: one file per command.
 
+mod access;
 mod crawl;
+mod ctl;
 mod export;
 mod keygen;
+mod local;
+mod node;
 mod progress;
 mod seeds;
+mod signals;
 mod summary;
 mod units;
 
@@ -72,6 +77,13 @@ enum Command {
     Crawl(Box<crawl::CrawlArguments>),
     /// Write what a crawl found as JSON lines, CSV or a list of URLs
     Export(export::ExportArguments),
+    /// Run a node of a cluster, until Ctrl-C
+    Node(node::NodeArguments),
+    /// Start a whole cluster on this machine, for trying out
+    #[command(subcommand)]
+    Cluster(local::ClusterCommand),
+    /// Ask and steer a running cluster
+    Ctl(ctl::CtlArguments),
     /// Make identities and the swarm key of a cluster, or show those that are there
     Keygen(keygen::KeygenArguments),
 }
@@ -85,6 +97,9 @@ pub fn run() -> ExitCode {
     let ended = match arguments.command {
         Command::Crawl(arguments) => crawl::run(*arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Node(arguments) => node::run(&arguments),
+        Command::Cluster(command) => local::run(&command),
+        Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
     };
     match ended {

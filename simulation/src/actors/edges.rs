@@ -15,6 +15,7 @@ use node::edges::dns::DnsError;
 use node::edges::http::{FetchError, FetchOrder, Fetched};
 use node::edges::network::Network;
 use node::edges::web::{Pending, Web};
+use node::metrics::Metrics;
 use node::node::{Edges, Node};
 use proto::cluster::coordinator::ClusterRules;
 use proto::cluster::lease::LeaseRules;
@@ -144,6 +145,7 @@ impl Shared {
             boot: number,
             resumed: false,
             cluster: Some(cluster),
+            metrics: Metrics::new(),
         };
         let node = Arc::new(Node::assemble(&config, Arc::new(filter), edges));
         let process = Process { number, node: Arc::clone(&node), end };

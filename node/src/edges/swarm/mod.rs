@@ -204,6 +204,11 @@ impl Swarm {
         &self.shared.metrics
     }
 
+    /// Tells it to end: connections are closed soon.
+    pub async fn close(&self) {
+        self.command(Command::Stop).await;
+    }
+
     /// Ends it, and waits for that.
     pub async fn stop(mut self) {
         self.command(Command::Stop).await;

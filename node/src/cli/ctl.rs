@@ -1,0 +1,311 @@
+//! `orbweaver ctl`: asks and steers a running cluster, through any of its nodes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use libp2p::PeerId;
+use proto::control::{Answer, NodeAnswer, NodeReport, Request, RingRow, Totals, UrlAnswer};
+use proto::id::ClusterId;
+use proto::key::DEFAULT_CRAWL;
+use serde_json::json;
+
+use super::access::{Access, parse_address};
+use super::progress::say;
+use super::{Complaint, Exit, seeds};
+use crate::clustered::{seal, unseal};
+use crate::edges::swarm::Swarm;
+use crate::edges::swarm::identity::Identity;
+use crate::edges::swarm::key::SwarmKey;
+use crate::edges::swarm::metrics::SwarmMetrics;
+use crate::edges::swarm::roster::Role;
+use crate::edges::swarm::settings::{Doors, Peer, Settings};
+
+/// How long a node is waited for before the next one is asked.
+const REACH_PATIENCE: Duration = Duration::from_secs(5);
+/// How long an answer may take: URLs that are handed in must reach enough disks first.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// URLs in one request.
+const URLS_AT_ONCE: usize = 1_000;
+
+const EXAMPLES: &str = "Examples:
+  orbweaver ctl --data /srv/orbweaver nodes
+  orbweaver ctl --data /srv/orbweaver url add https://example.com/ https://example.org/
+  orbweaver ctl --node /ip4/192.0.2.7/tcp/7070/p2p/12D3Koo… --cluster mine --identity me.key --swarm-key swarm.key status
+
+`--data` names the folder of `orbweaver node` without a cluster, or of `orbweaver cluster local`.";
+
+/// Arguments of `ctl`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct CtlArguments {
+    /// Folder that says how to reach the cluster (its file ctl.toml)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["node", "cluster", "identity", "swarm_key"])]
+    data: Option<PathBuf>,
+    /// Address of a node, as in /ip4/192.0.2.7/tcp/7070/p2p/12D3Koo…; may be given several times
+    #[arg(long, value_name = "ADDRESS", requires_all = ["cluster", "identity", "swarm_key"])]
+    node: Vec<String>,
+    /// Name of the cluster, as in its cluster.toml
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// File with your identity, which the nodes list under operators or viewers
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// File with the cluster's swarm key
+    #[arg(long, value_name = "FILE")]
+    swarm_key: Option<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: CtlCommand,
+}
+
+#[derive(Subcommand)]
+enum CtlCommand {
+    /// Show every node
+    Nodes,
+    /// Show what the cluster has come to
+    Status,
+    /// Show who owns how much, or one slot
+    Ring {
+        /// Only the slot of this domain
+        #[arg(long, conflicts_with = "slot")]
+        domain: Option<String>,
+        /// Only this slot
+        #[arg(long)]
+        slot: Option<u16>,
+    },
+    /// Hand URLs in, or look at one
+    #[command(subcommand)]
+    Url(UrlCommand),
+    /// Make the node that is asked leave the cluster: it hands everything over first
+    Leave,
+}
+
+#[derive(Subcommand)]
+enum UrlCommand {
+    /// Crawl these URLs; returns when enough disks have them
+    Add {
+        /// The URLs
+        urls: Vec<String>,
+        /// File with one URL a line (# begins a comment), - for standard input
+        #[arg(long, value_name = "FILE")]
+        seeds: Option<PathBuf>,
+        /// Their crawl
+        #[arg(long, default_value = DEFAULT_CRAWL)]
+        crawl: String,
+    },
+    /// Show what each node knows of a URL
+    Status {
+        /// The URL
+        url: String,
+        /// Its crawl
+        #[arg(long, default_value = DEFAULT_CRAWL)]
+        crawl: String,
+    },
+}
+
+/// Runs a command.
+pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
+    let access = access(arguments)?;
+    let requests = requests(&arguments.command)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| Complaint::failed(format!("cannot start: {error}")))?;
+    let ended = runtime.block_on(async {
+        let connection = Connection::open(&access).await?;
+        let mut exit = Exit::Done;
+        for request in requests {
+            let answer = connection.ask(&request).await?;
+            if show(&arguments.command, answer, arguments.json)? == Exit::Failed {
+                exit = Exit::Failed;
+            }
+        }
+        connection.swarm.stop().await;
+        Ok(exit)
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
+}
+
+fn access(arguments: &CtlArguments) -> Result<Access, Complaint> {
+    match (&arguments.cluster, &arguments.identity, &arguments.swarm_key) {
+        (Some(cluster), Some(identity), Some(swarm_key)) if !arguments.node.is_empty() => {
+            for node in &arguments.node {
+                parse_address(node).map_err(|error| Complaint::usage(format!("--node {error}")))?;
+            }
+            Ok(Access {
+                cluster: cluster.clone(),
+                identity: identity.clone(),
+                swarm_key: swarm_key.clone(),
+                nodes: arguments.node.clone(),
+            })
+        }
+        (None, None, None) => Access::load(arguments.data.as_deref().unwrap_or(std::path::Path::new("orbweaver-data"))),
+        _ => Err(Complaint::usage("--node, --cluster, --identity and --swarm-key go together")),
+    }
+}
+
+fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
+    Ok(match command {
+        CtlCommand::Nodes | CtlCommand::Status => vec![Request::Nodes],
+        CtlCommand::Ring { domain, slot } => vec![Request::Ring { domain: domain.clone(), slot: *slot }],
+        CtlCommand::Leave => vec![Request::Leave],
+        CtlCommand::Url(UrlCommand::Status { url, crawl }) => {
+            vec![Request::Url { crawl: crawl.clone(), url: url.clone() }]
+        }
+        CtlCommand::Url(UrlCommand::Add { urls, seeds, crawl }) => {
+            let urls = seeds::read(urls, seeds.as_deref(), &Default::default())?;
+            let texts: Vec<String> = urls.iter().map(|url| url.as_str().to_owned()).collect();
+            let request = |urls: &[String]| Request::AddUrls { crawl: crawl.clone(), urls: urls.to_vec() };
+            texts.chunks(URLS_AT_ONCE).map(request).collect()
+        }
+    })
+}
+
+struct Connection {
+    swarm: Swarm,
+    peer: PeerId,
+}
+
+impl Connection {
+    /// Connects to the first node that answers.
+    async fn open(access: &Access) -> Result<Connection, Complaint> {
+        let identity = Identity::load(&access.identity).map_err(Complaint::usage)?;
+        let key = SwarmKey::load(&access.swarm_key).map_err(Complaint::usage)?;
+        let nodes = access.addresses()?;
+        let mut settings = Settings::new(identity, key, ClusterId::of_name(&access.cluster));
+        // They are dialled one by one, below.
+        let peer = |(peer, _): &(PeerId, _)| Peer { peer: *peer, role: Role::Node, addresses: Vec::new() };
+        settings.peers = nodes.iter().map(peer).collect();
+        let swarm = Swarm::start(settings, Doors::closed(), SwarmMetrics::default()).await.map_err(Complaint::failed)?;
+        let mut failures = Vec::new();
+        for (_, address) in nodes {
+            match tokio::time::timeout(REACH_PATIENCE, swarm.reach(address.clone())).await {
+                Ok(Ok(peer)) => return Ok(Connection { swarm, peer }),
+                Ok(Err(error)) => failures.push(format!("{address}: {error}")),
+                Err(_) => failures.push(format!("{address}: no answer in {} s", REACH_PATIENCE.as_secs())),
+            }
+        }
+        Err(Complaint::failed(format!(
+            "no node can be reached; is the cluster running, and is this key one of its operators or viewers?\n  {}",
+            failures.join("\n  ")
+        )))
+    }
+
+    async fn ask(&self, request: &Request) -> Result<Answer, Complaint> {
+        let bytes = seal(request).map_err(Complaint::failed)?;
+        let answer = tokio::time::timeout(ANSWER_PATIENCE, self.swarm.ask(self.peer, &bytes)).await;
+        let answer = answer.map_err(|_| Complaint::failed("the node does not answer"))?.map_err(Complaint::failed)?;
+        unseal(&answer).map_err(Complaint::failed)
+    }
+}
+
+fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Complaint> {
+    if let Answer::Refused(why) = answer {
+        return Err(Complaint::failed(why));
+    }
+    let exit = match &answer {
+        Answer::Added { wrong, .. } if !wrong.is_empty() => Exit::Failed,
+        Answer::Nodes(nodes) if nodes.iter().any(|node| node.report.is_err()) => Exit::Failed,
+        _ => Exit::Done,
+    };
+    if as_json {
+        say(&json!(answer));
+        return Ok(exit);
+    }
+    match answer {
+        Answer::Nodes(nodes) if matches!(command, CtlCommand::Status) => show_status(&nodes),
+        Answer::Nodes(nodes) => show_nodes(&nodes),
+        Answer::Node(report) => show_status(&[NodeAnswer { node: report.node, peer: report.peer.clone(), report: Ok(report) }]),
+        Answer::Ring(rows) => show_ring(&rows),
+        Answer::Url(answers) => show_url(&answers),
+        Answer::Added { kept, wrong } => {
+            say(&format_args!("{kept} URLs are kept"));
+            wrong.iter().for_each(|(url, why)| eprintln!("orbweaver: {url}: {why}"));
+        }
+        Answer::Done => say(&"done"),
+        Answer::Refused(_) => {}
+    }
+    Ok(exit)
+}
+
+fn name(node: u64) -> String {
+    format!("{node:016x}")
+}
+
+fn show_nodes(nodes: &[NodeAnswer]) {
+    say(&format_args!(
+        "{:<16}  {:>6}  {:>6}  {:>5}  {:>6}  {:>9}  {:>9}  {:>8}  {}",
+        "node", "owned", "held", "load", "alive", "fetching", "records", "uptime", "peer"
+    ));
+    for node in nodes {
+        match &node.report {
+            Ok(report) => {
+                let NodeReport { owned, held, load, alive, members, fetching, records, uptime_s, left, .. } = **report;
+                let load = format!("{}.{}%", load / 10, load % 10);
+                let alive = format!("{alive}/{members}");
+                let peer = format!("{}{}", node.peer, if left { " (has left)" } else { "" });
+                say(&format_args!(
+                    "{:<16}  {owned:>6}  {held:>6}  {load:>5}  {alive:>6}  {fetching:>9}  {records:>9}  {:>8}  {peer}",
+                    name(node.node),
+                    format!("{uptime_s}s"),
+                ));
+            }
+            Err(why) => say(&format_args!("{:<16}  {}: {why}", name(node.node), node.peer)),
+        }
+    }
+}
+
+fn show_status(nodes: &[NodeAnswer]) {
+    let reports: Vec<&NodeReport> = nodes.iter().filter_map(|node| node.report.as_deref().ok()).collect();
+    let mut totals = Totals::default();
+    reports.iter().for_each(|report| totals.add(report.totals));
+    let sum = |of: fn(&NodeReport) -> u64| reports.iter().map(|report| of(report)).sum::<u64>();
+    let rows = [
+        ("nodes that answer", format!("{} of {}", reports.len(), nodes.len())),
+        ("slots held", format!("{} of {}", sum(|report| report.held.into()), proto::id::SLOTS)),
+        ("URLs known", totals.known.to_string()),
+        ("pages", totals.processed.to_string()),
+        ("failed", totals.failed.to_string()),
+        ("bytes", totals.bytes.to_string()),
+        ("fetching", sum(|report| report.fetching.into()).to_string()),
+        ("fetches since start", sum(|report| report.fetches).to_string()),
+    ];
+    rows.iter().for_each(|(what, value)| say(&format_args!("{what:<20} {value}")));
+    for node in nodes {
+        if let Err(why) = &node.report {
+            say(&format_args!("missing: {} ({}): {why}; its slots are not counted", name(node.node), node.peer));
+        }
+    }
+}
+
+fn show_ring(rows: &[RingRow]) {
+    for row in rows {
+        let names: Vec<String> = row.nodes.iter().map(|node| name(*node)).collect();
+        match row.slot {
+            Some(slot) => say(&format_args!("slot {slot}: owner {}, copies on {}", names[0], names[1..].join(", "))),
+            None => say(&format_args!("{}  {} slots", names.join(", "), row.slots)),
+        }
+    }
+}
+
+fn show_url(answers: &[UrlAnswer]) {
+    for answer in answers {
+        let node = name(answer.node);
+        match &answer.state {
+            Ok(None) => say(&format_args!("{node}  not here")),
+            Ok(Some(facts)) => {
+                let code = facts.http_code.map_or(String::new(), |code| format!("  {code}"));
+                let failure = facts.failure.as_ref().map_or(String::new(), |why| format!("  {why}"));
+                let title = facts.title.as_ref().map_or(String::new(), |title| format!("  {title:?}"));
+                let (round, status) = (facts.progress.round, facts.progress.status.name());
+                say(&format_args!("{node}  round {round}  {status}{code}{failure}{title}"));
+            }
+            Err(why) => say(&format_args!("{node}  unknown: {why}")),
+        }
+    }
+}

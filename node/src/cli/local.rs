@@ -1,0 +1,161 @@
+//! `orbweaver cluster local`: a whole cluster on this machine, for trying out.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use ipnet::IpNet;
+
+use super::access::Access;
+use super::crawl::parse_network;
+use super::progress::say;
+use super::{Complaint, Exit};
+use crate::edges::swarm::identity::Identity;
+use crate::edges::swarm::key::SwarmKey;
+
+/// How long nodes may take to stop before they are killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
+/// How often the nodes are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+const EXAMPLES: &str = "Examples:
+  orbweaver cluster local --nodes 3 --data /tmp/try
+  orbweaver ctl --data /tmp/try nodes              in another terminal
+  orbweaver ctl --data /tmp/try url add https://example.com/
+
+Ctrl-C stops all nodes; the same command goes on with the same data.";
+
+/// What to do with clusters.
+#[derive(Subcommand)]
+pub(super) enum ClusterCommand {
+    /// Start a whole cluster on this machine, for trying out
+    Local(LocalArguments),
+}
+
+/// Arguments of `cluster local`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct LocalArguments {
+    /// How many nodes
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=32))]
+    nodes: u16,
+    /// Folder for their keys, settings and data
+    #[arg(long, value_name = "DIR", default_value = "orbweaver-local")]
+    data: PathBuf,
+    /// Settings that all nodes share, on top of which [cluster] is written
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Network that may be fetched from although it is not public, as in 127.0.0.0/8
+    #[arg(long, value_name = "CIDR", value_parser = parse_network)]
+    allow_address: Vec<IpNet>,
+}
+
+/// Runs a command on clusters.
+pub(super) fn run(command: &ClusterCommand) -> Result<Exit, Complaint> {
+    let ClusterCommand::Local(arguments) = command;
+    let shared = match &arguments.config {
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| Complaint::usage(format!("cannot read {}: {error}", path.display())))?,
+        None => "[filter]\nscope = \"any\"\n".to_owned(),
+    };
+    let configs = prepare(arguments, &shared)?;
+    let program = std::env::current_exe().map_err(|error| Complaint::failed(format!("cannot find myself: {error}")))?;
+    let stop = super::signals::flag().map_err(|error| Complaint::failed(format!("cannot listen for Ctrl-C: {error}")))?;
+    let mut nodes = Nodes(Vec::new());
+    for config in &configs {
+        let mut command = Command::new(&program);
+        command.arg("node").arg("--config").arg(config).stdin(Stdio::null());
+        for network in &arguments.allow_address {
+            command.arg("--allow-address").arg(network.to_string());
+        }
+        // Ctrl-C is for us; we pass it on.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let child = command.spawn().map_err(|error| Complaint::failed(format!("cannot start a node: {error}")))?;
+        nodes.0.push(child);
+    }
+    say(&format_args!("{} nodes run; try: orbweaver ctl --data {} nodes", nodes.0.len(), arguments.data.display()));
+    while !stop.is_raised() {
+        for (number, node) in nodes.0.iter_mut().enumerate() {
+            if let Ok(Some(status)) = node.try_wait() {
+                return Err(Complaint::failed(format!("node {} ended by itself: {status}", number + 1)));
+            }
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    nodes.stop();
+    Ok(Exit::Done)
+}
+
+/// Running nodes. Whatever happens here, they do not outlive us.
+struct Nodes(Vec<Child>);
+
+impl Nodes {
+    fn stop(&mut self) {
+        for node in &self.0 {
+            let pid = rustix::process::Pid::from_raw(node.id() as i32);
+            if let Some(pid) = pid {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM); // it may be gone already
+            }
+        }
+        let deadline = Instant::now() + STOP_PATIENCE;
+        for node in &mut self.0 {
+            while matches!(node.try_wait(), Ok(None)) && Instant::now() < deadline {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            let _ = node.kill(); // those that did not hear
+            let _ = node.wait();
+        }
+        self.0.clear();
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Makes keys and settings of every node, where they are not there yet. Returns their settings.
+fn prepare(arguments: &LocalArguments, shared: &str) -> Result<Vec<PathBuf>, Complaint> {
+    let folder = &arguments.data;
+    let failed = |what: &Path, error: &dyn std::fmt::Display| Complaint::data(format!("{}: {error}", what.display()));
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+    let swarm_key = folder.join("swarm.key");
+    if !swarm_key.exists() {
+        SwarmKey::generate().save(&swarm_key).map_err(Complaint::data)?;
+    }
+    let operator = Identity::load_or_create(&folder.join("operator.key")).map_err(Complaint::data)?.peer();
+    // Ports are free now; whoever takes one before its node does makes that node complain.
+    let taken: Vec<TcpListener> = (0..arguments.nodes)
+        .map(|_| TcpListener::bind(("127.0.0.1", 0)))
+        .collect::<Result<_, _>>()
+        .map_err(|error| Complaint::failed(format!("no free port: {error}")))?;
+    let mut peers = Vec::new();
+    for (number, port) in taken.iter().enumerate() {
+        let home = folder.join(format!("node-{}", number + 1));
+        std::fs::create_dir_all(&home).map_err(|error| failed(&home, &error))?;
+        let peer = Identity::load_or_create(&home.join("node.key")).map_err(Complaint::data)?.peer();
+        let port = port.local_addr().map_err(|error| failed(&home, &error))?.port();
+        peers.push((home, peer, format!("/ip4/127.0.0.1/tcp/{port}")));
+    }
+    drop(taken);
+    let list: String =
+        peers.iter().map(|(_, peer, at)| format!("[[cluster.peers]]\nid = \"{peer}\"\naddresses = [\"{at}\"]\n")).collect();
+    let (replicas, quorum) = (arguments.nodes.min(3), arguments.nodes.min(2));
+    let mut configs = Vec::new();
+    for (home, _, address) in &peers {
+        let path = home.join("cluster.toml");
+        let text = format!(
+            "{shared}\n[storage]\ndata = {data:?}\n\n[cluster]\nid = \"local\"\nidentity = \"node.key\"\nswarm_key = \"../swarm.key\"\n\
+             listen = [\"{address}\"]\noperators = [\"{operator}\"]\nreplicas = {replicas}\nwrite_quorum = {quorum}\n\n{list}",
+            data = home.join("data"),
+        );
+        std::fs::write(&path, text).map_err(|error| failed(&path, &error))?;
+        configs.push(path);
+    }
+    let nodes = peers.iter().map(|(_, peer, address)| format!("{address}/p2p/{peer}")).collect();
+    Access::new("local", nodes).save(folder).map_err(Complaint::data)?;
+    Ok(configs)
+}

@@ -1,0 +1,411 @@
+//! A node in its cluster: the actors over the swarm, and the answers to who asks.
+
+use std::sync::{Arc, OnceLock};
+
+use libp2p::PeerId;
+use proto::batch::{Discovered, EntryKind};
+use proto::cluster::ring::Rings;
+use proto::cluster::route::LoadWeights;
+use proto::control::{Answer, NodeAnswer, NodeReport, Request, RingRow, URLS_MAX, UrlAnswer, UrlFacts};
+use proto::crawl::filter::Filter;
+use proto::crawl::politeness::Micros;
+use proto::id::{NodeId, Slot};
+use proto::key::{UrlKey, crawl_name_is_valid};
+use proto::url::{CanonicalUrl, UrlRules};
+use proto::wire;
+use tokio::time::{Duration, Instant, timeout};
+use tracing::{debug, warn};
+
+use crate::actors::coordinator::Cluster;
+use crate::actors::scorer::PRIORITY_DEFAULT;
+use crate::config::{Config, ConfigError};
+use crate::edges::disk::{DiskError, Job, ReplicaJob};
+use crate::edges::load::LoadGauge;
+use crate::edges::network::Network;
+use crate::edges::swarm::control::Caller;
+use crate::edges::swarm::identity::{Identity, node_of};
+use crate::edges::swarm::key::SwarmKey;
+use crate::edges::swarm::metrics::SwarmMetrics;
+use crate::edges::swarm::roster::Role;
+use crate::edges::swarm::secret_file::SecretError;
+use crate::edges::swarm::settings::Doors;
+use crate::edges::swarm::{Swarm, SwarmError};
+use crate::messages::{NotSubmitted, SubmitUrls};
+use crate::metrics::Metrics;
+use crate::node::{Node, StartError};
+
+/// Version of what is asked and answered.
+const CONTROL_VERSION: u16 = 1;
+/// How long another node is waited for before its part of an answer is left out.
+const PEER_PATIENCE: Duration = Duration::from_secs(3);
+/// How long URLs that are handed in may take until they are on enough disks.
+const SUBMIT_PATIENCE: Duration = Duration::from_secs(30);
+/// URLs handed to the coordinator at once.
+const SUBMIT_URLS: usize = 200;
+/// Times a busy coordinator is asked again.
+const SUBMIT_TRIES: usize = 20;
+
+/// Why a node of a cluster could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterStartError {
+    /// The settings.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A file with a secret.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The swarm.
+    #[error(transparent)]
+    Swarm(#[from] SwarmError),
+    /// The node itself.
+    #[error(transparent)]
+    Node(#[from] StartError),
+}
+
+/// A node in its cluster.
+pub struct ClusteredNode {
+    node: Arc<Node>,
+    swarm: Arc<Swarm>,
+    peer: PeerId,
+}
+
+/// How often it is looked whether a node that was told to leave has left.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Everything that answers need.
+struct Shared {
+    node: OnceLock<Arc<Node>>,
+    swarm: OnceLock<Arc<Swarm>>,
+    me: PeerId,
+    urls: UrlRules,
+    replicas: usize,
+    rings: Rings,
+    started: Instant,
+}
+
+impl ClusteredNode {
+    /// Opens the data folder, starts swarm and actors. Call it inside an actix system.
+    pub async fn start(config: &Config, filter: Arc<Filter>) -> Result<ClusteredNode, ClusterStartError> {
+        let missing = || ConfigError::Value {
+            setting: "cluster".into(),
+            reason: "is missing: a node of a cluster needs to know which; see cluster.toml".into(),
+        };
+        let section = config.cluster.as_ref().ok_or_else(missing)?;
+        let cluster = section.understand(config.fetch.limits.fetch_timeout_ms)?;
+        for warning in &cluster.warnings {
+            warn!("{warning}");
+        }
+        let identity = Identity::load(&section.identity)?;
+        let key = SwarmKey::load(&section.swarm_key)?;
+        let rules = cluster.rules(&identity, 0)?;
+        let settings = cluster.settings(identity.clone(), key)?;
+
+        let swarm_metrics = SwarmMetrics::default();
+        let metrics = Metrics::with(|registry| swarm_metrics.register(registry));
+        let rings = Rings::default();
+        let shared = Arc::new(Shared {
+            node: OnceLock::new(),
+            swarm: OnceLock::new(),
+            me: identity.peer(),
+            urls: config.url.clone(),
+            replicas: rules.writes.replicas,
+            rings: rings.clone(),
+            started: Instant::now(),
+        });
+        let swarm = Arc::new(Swarm::start(settings, doors(&shared), swarm_metrics).await?);
+        let gauge = LoadGauge::new(&config.storage.data, LoadWeights::default());
+        let (busy, concurrency) = (metrics.clone(), config.fetch.concurrency as u64);
+        let cluster = Cluster {
+            quarantine: longest_delay(config),
+            rules,
+            network: Arc::clone(&swarm) as Arc<dyn Network>,
+            load: Arc::new(move || {
+                let fetches = busy.fetching.get().max(0) as u64 * 1_000 / concurrency.max(1);
+                Some(gauge.measure(fetches.min(2_000) as u32, 0))
+            }),
+            watch: Arc::new(|sight| debug!(?sight, "decided")),
+            rings,
+            seed: identity.node().0 ^ crate::edges::clock::unix_ms(),
+        };
+        let node = Arc::new(Node::start_clustered(config, filter, cluster, metrics)?);
+        // Letters and questions that came before this were turned away; who needs an answer says it again.
+        let _ = shared.node.set(Arc::clone(&node));
+        let _ = shared.swarm.set(Arc::clone(&swarm));
+        Ok(ClusteredNode { node, swarm, peer: identity.peer() })
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The swarm.
+    pub fn swarm(&self) -> &Swarm {
+        &self.swarm
+    }
+
+    /// Its peer id.
+    pub fn peer(&self) -> PeerId {
+        self.peer
+    }
+
+    /// Waits until the node has left its cluster, which it does only when it is told to.
+    pub async fn left(&self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if self.node.cluster().await.is_some_and(|view| view.left) {
+                return;
+            }
+        }
+    }
+
+    /// Ends swarm and actors, and closes the data folder.
+    pub async fn stop(self) {
+        self.swarm.close().await;
+        self.node.stop().await;
+    }
+}
+
+/// A host of which nothing is known is left alone for as long as any host may ask for, after its slot was acquired.
+fn longest_delay(config: &Config) -> Micros {
+    let pace = &config.politeness;
+    pace.stretched(pace.delay_ms.max(pace.crawl_delay_max_ms))
+}
+
+fn doors(shared: &Arc<Shared>) -> Doors {
+    let (letters, control) = (Arc::clone(shared), Arc::clone(shared));
+    Doors {
+        deliver: Arc::new(move |letter| letters.node.get().is_some_and(|node| node.receive(letter))),
+        control: Arc::new(move |caller, bytes| {
+            let shared = Arc::clone(&control);
+            Box::pin(async move { shared.answer_bytes(caller, &bytes).await })
+        }),
+        ..Doors::closed()
+    }
+}
+
+/// Encodes a request or an answer.
+pub fn seal<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, wire::WireError> {
+    wire::encode(&(CONTROL_VERSION, value))
+}
+
+/// Decodes a request or an answer. One of another version is not understood, or says something else: enum variants are only appended.
+pub fn unseal<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, wire::WireError> {
+    wire::decode::<(u16, T)>(bytes).map(|(_, value)| value)
+}
+
+impl Shared {
+    async fn answer_bytes(&self, caller: Caller, bytes: &[u8]) -> Vec<u8> {
+        let answer = match unseal::<Request>(bytes) {
+            Ok(request) => self.answer(caller, request).await,
+            Err(error) => Answer::Refused(format!("the request is not understood: {error}")),
+        };
+        seal(&answer).unwrap_or_else(|error| {
+            warn!(%error, "an answer cannot be sent");
+            Vec::new()
+        })
+    }
+
+    async fn answer(&self, caller: Caller, request: Request) -> Answer {
+        let (Some(node), Some(swarm)) = (self.node.get(), self.swarm.get()) else {
+            return Answer::Refused("the node is starting; ask again".to_owned());
+        };
+        if caller.role == Role::Viewer && !request.is_question() {
+            return Answer::Refused("a viewer may only look; ask with an operator's key".to_owned());
+        }
+        match request {
+            Request::Node => Answer::Node(Box::new(self.report(node).await)),
+            Request::Nodes => Answer::Nodes(self.everybody(node, swarm).await),
+            Request::Ring { domain, slot } => self.ring(node, domain, slot).await,
+            Request::AddUrls { crawl, urls } => self.add_urls(node, crawl, urls).await,
+            Request::UrlHere { crawl, url } => match self.key(&crawl, &url) {
+                Ok(key) => Answer::Url(vec![self.url_here(node, key).await]),
+                Err(error) => Answer::Refused(error),
+            },
+            Request::Url { crawl, url } => match self.key(&crawl, &url) {
+                Ok(key) => self.url_everywhere(node, swarm, key, crawl, url).await,
+                Err(error) => Answer::Refused(error),
+            },
+            Request::Leave => {
+                node.leave().await;
+                Answer::Done
+            }
+        }
+    }
+
+    async fn report(&self, node: &Node) -> NodeReport {
+        let view = node.cluster().await.unwrap_or_default();
+        let totals = node.ask(|reply| Job::Replica(ReplicaJob::Totals(view.held.clone(), reply))).await;
+        let records = node.state().await.map_or(0, |state| state.counters.known);
+        NodeReport {
+            node: node_of(&self.me).0,
+            peer: self.me.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            life: view.life,
+            uptime_s: self.started.elapsed().as_secs(),
+            members: view.members.len() as u32,
+            alive: view.alive.len() as u32,
+            owned: view.owned as u32,
+            held: view.held.len() as u32,
+            load: view.load,
+            fetching: view.fetching as u32,
+            fetches: node.metrics().fetches.get(),
+            left: view.left,
+            records,
+            totals: totals.unwrap_or_default(),
+        }
+    }
+
+    async fn everybody(&self, node: &Node, swarm: &Arc<Swarm>) -> Vec<NodeAnswer> {
+        let mine = NodeAnswer {
+            node: node_of(&self.me).0,
+            peer: self.me.to_string(),
+            report: Ok(Box::new(self.report(node).await)),
+        };
+        let others = swarm.nodes().into_iter().map(|peer| {
+            let swarm = Arc::clone(swarm);
+            async move {
+                let report = match ask_peer(&swarm, peer.peer, &Request::Node).await {
+                    Ok(Answer::Node(report)) => Ok(report),
+                    Ok(other) => Err(format!("answered {other:?}")),
+                    Err(error) => Err(error),
+                };
+                NodeAnswer { node: peer.node.0, peer: peer.peer.to_string(), report }
+            }
+        });
+        let mut all = vec![mine];
+        all.extend(futures_util::future::join_all(others).await);
+        all.sort_by_key(|answer| answer.node);
+        all
+    }
+
+    async fn ring(&self, node: &Node, domain: Option<String>, slot: Option<u16>) -> Answer {
+        let Some(view) = node.cluster().await else { return Answer::Refused("the node starts anew".to_owned()) };
+        let ring = self.rings.get(&view.members);
+        let names = |nodes: &[NodeId]| nodes.iter().take(self.replicas).map(|node| node.0).collect::<Vec<u64>>();
+        let one = match (domain, slot) {
+            (Some(domain), _) => match CanonicalUrl::parse(&format!("http://{domain}/"), &self.urls) {
+                Ok(url) => Some(Slot::of_domain(url.domain())),
+                Err(error) => return Answer::Refused(format!("{domain}: {error}")),
+            },
+            (None, Some(slot)) if slot < proto::id::SLOTS => Some(Slot(slot)),
+            (None, Some(slot)) => {
+                return Answer::Refused(format!("slot {slot}: there are {} of them, from 0 on", proto::id::SLOTS));
+            }
+            (None, None) => None,
+        };
+        if let Some(slot) = one {
+            return Answer::Ring(vec![RingRow { slot: Some(slot.0), nodes: names(ring.preference(slot)), slots: 1 }]);
+        }
+        let mut shares: std::collections::BTreeMap<NodeId, u32> = std::collections::BTreeMap::new();
+        ring.owners().into_iter().for_each(|owner| *shares.entry(owner).or_default() += 1);
+        let row = |(node, slots): (NodeId, u32)| RingRow { slot: None, nodes: vec![node.0], slots };
+        Answer::Ring(shares.into_iter().map(row).collect())
+    }
+
+    fn key(&self, crawl: &str, url: &str) -> Result<UrlKey, String> {
+        if !crawl_name_is_valid(crawl) {
+            return Err(format!("{crawl:?} names no crawl: 1 to 128 bytes without control characters"));
+        }
+        let url = CanonicalUrl::parse(url, &self.urls).map_err(|error| format!("{url}: {error}"))?;
+        Ok(UrlKey::new(crawl, &url))
+    }
+
+    async fn add_urls(&self, node: &Node, crawl: String, urls: Vec<String>) -> Answer {
+        if !crawl_name_is_valid(&crawl) {
+            return Answer::Refused(format!("{crawl:?} names no crawl: 1 to 128 bytes without control characters"));
+        }
+        if urls.len() > URLS_MAX {
+            return Answer::Refused(format!("{} URLs at once are too many; send at most {URLS_MAX}", urls.len()));
+        }
+        let (mut found, mut wrong) = (Vec::new(), Vec::new());
+        for text in urls {
+            match CanonicalUrl::parse(&text, &self.urls) {
+                Ok(url) => found.push(Discovered {
+                    url,
+                    kind: EntryKind::Page,
+                    depth: 0,
+                    priority: PRIORITY_DEFAULT,
+                    redirects: 0,
+                }),
+                Err(error) => wrong.push((text, error.to_string())),
+            }
+        }
+        let mut kept = 0;
+        for urls in found.chunks(SUBMIT_URLS) {
+            if let Err(error) = submit(node, &crawl, urls).await {
+                return Answer::Refused(format!("{error} ({kept} URLs are kept)"));
+            }
+            kept += urls.len() as u64;
+        }
+        Answer::Added { kept, wrong }
+    }
+
+    async fn url_here(&self, node: &Node, key: UrlKey) -> UrlAnswer {
+        let stored = node.ask(|reply| Job::Replica(ReplicaJob::Url(key.clone(), reply))).await;
+        let facts = |stored: crate::edges::store::Stored| {
+            let found = stored.record.findings;
+            UrlFacts {
+                id: key.id(),
+                progress: stored.record.progress,
+                http_code: found.as_ref().map(|found| found.http_code).filter(|code| *code != 0),
+                failure: found.as_ref().and_then(|found| found.failure).map(|failure| failure.to_string()),
+                title: found.and_then(|found| found.title),
+            }
+        };
+        let state = stored.map(|stored| stored.map(facts)).map_err(|error: DiskError| error.to_string());
+        UrlAnswer { node: node_of(&self.me).0, state }
+    }
+
+    async fn url_everywhere(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        key: UrlKey,
+        crawl: String,
+        url: String,
+    ) -> Answer {
+        let mut answers = vec![self.url_here(node, key).await];
+        let request = Request::UrlHere { crawl, url };
+        let others = swarm.nodes().into_iter().map(|peer| {
+            let (swarm, request) = (Arc::clone(swarm), request.clone());
+            async move {
+                match ask_peer(&swarm, peer.peer, &request).await {
+                    Ok(Answer::Url(mut one)) if one.len() == 1 => one.remove(0),
+                    Ok(other) => UrlAnswer { node: peer.node.0, state: Err(format!("answered {other:?}")) },
+                    Err(error) => UrlAnswer { node: peer.node.0, state: Err(error) },
+                }
+            }
+        });
+        answers.extend(futures_util::future::join_all(others).await);
+        answers.sort_by_key(|answer| answer.node);
+        Answer::Url(answers)
+    }
+}
+
+/// Hands URLs to the cluster, again and again while it is busy.
+async fn submit(node: &Node, crawl: &str, urls: &[Discovered]) -> Result<(), String> {
+    let handing_in = async {
+        for _ in 0..SUBMIT_TRIES {
+            match node.submit(SubmitUrls { crawl: crawl.to_owned(), urls: urls.to_vec() }).await {
+                Ok(()) => return Ok(()),
+                Err(NotSubmitted::Busy | NotSubmitted::StartedAnew) => {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+            }
+        }
+        Err("the node is too busy; hand the URLs in again later".to_owned())
+    };
+    timeout(SUBMIT_PATIENCE, handing_in).await.unwrap_or_else(|_| {
+        Err("too few nodes answer for the URLs to be kept; see who is missing, then hand them in again".to_owned())
+    })
+}
+
+async fn ask_peer(swarm: &Swarm, peer: PeerId, request: &Request) -> Result<Answer, String> {
+    let bytes = seal(request).map_err(|error| error.to_string())?;
+    match timeout(PEER_PATIENCE, swarm.ask(peer, &bytes)).await {
+        Ok(Ok(bytes)) => unseal(&bytes).map_err(|error| error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("does not answer".to_owned()),
+    }
+}
