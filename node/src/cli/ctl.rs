@@ -178,15 +178,15 @@ impl Connection {
         let key = SwarmKey::load(&access.swarm_key).map_err(Complaint::usage)?;
         let nodes = access.addresses()?;
         let mut settings = Settings::new(identity, key, ClusterId::of_name(&access.cluster));
-        // They are dialled one by one, below.
-        let peer = |(peer, _): &(PeerId, _)| Peer { peer: *peer, role: Role::Node, addresses: Vec::new() };
+        // They are dialled one by one, below. To us they are no nodes: we have no letters for them.
+        let peer = |(peer, _): &(PeerId, _)| Peer { peer: *peer, role: Role::Viewer, addresses: Vec::new() };
         settings.peers = nodes.iter().map(peer).collect();
         let swarm = Swarm::start(settings, Doors::closed(), SwarmMetrics::default()).await.map_err(Complaint::failed)?;
         let mut failures = Vec::new();
         for (_, address) in nodes {
             match tokio::time::timeout(REACH_PATIENCE, swarm.reach(address.clone())).await {
                 Ok(Ok(peer)) => return Ok(Connection { swarm, peer }),
-                Ok(Err(error)) => failures.push(format!("{address}: {error}")),
+                Ok(Err(error)) => failures.push(format!("{address}: {}", innermost(&error))),
                 Err(_) => failures.push(format!("{address}: no answer in {} s", REACH_PATIENCE.as_secs())),
             }
         }
@@ -202,6 +202,12 @@ impl Connection {
         let answer = answer.map_err(|_| Complaint::failed("the node does not answer"))?.map_err(Complaint::failed)?;
         unseal(&answer).map_err(Complaint::failed)
     }
+}
+
+/// What really happened, of an error that names every layer it passed through.
+fn innermost(error: &str) -> &str {
+    let last = error.lines().last().unwrap_or(error).trim_end_matches([')', ']']);
+    last.rsplit(": ").next().unwrap_or(last).trim()
 }
 
 fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Complaint> {

@@ -60,6 +60,7 @@ pub(super) fn run(command: &ClusterCommand) -> Result<Exit, Complaint> {
             .map_err(|error| Complaint::usage(format!("cannot read {}: {error}", path.display())))?,
         None => "[filter]\nscope = \"any\"\n".to_owned(),
     };
+    let _lock = lock(&arguments.data)?;
     let configs = prepare(arguments, &shared)?;
     let program = std::env::current_exe().map_err(|error| Complaint::failed(format!("cannot find myself: {error}")))?;
     let stop = super::signals::flag().map_err(|error| Complaint::failed(format!("cannot listen for Ctrl-C: {error}")))?;
@@ -86,6 +87,21 @@ pub(super) fn run(command: &ClusterCommand) -> Result<Exit, Complaint> {
     }
     nodes.stop();
     Ok(Exit::Done)
+}
+
+/// Keeps a second cluster out of the folder, as long as it is held.
+fn lock(folder: &Path) -> Result<std::fs::File, Complaint> {
+    let failed = |error: std::io::Error| Complaint::data(format!("cannot use {}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let file = std::fs::File::create(folder.join("lock")).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(Complaint::data(format!(
+            "a cluster runs in {} already; stop it, or choose another folder with --data",
+            folder.display()
+        ))),
+        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+    }
 }
 
 /// Running nodes. Whatever happens here, they do not outlive us.
