@@ -7,14 +7,20 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
+use libp2p::PeerId;
+use proto::crawl::filter::Scope;
 
 use super::access::Access;
 use super::crawl::parse_network;
 use super::progress::say;
 use super::{Complaint, Exit};
+use crate::config::Config;
+use crate::config::cluster::{ClusterConfig, PeerConfig};
 use crate::edges::swarm::identity::Identity;
 use crate::edges::swarm::key::SwarmKey;
 
+/// The name of such a cluster.
+const NAME: &str = "local";
 /// How long nodes may take to stop before they are killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 /// How often the nodes are looked at.
@@ -56,9 +62,12 @@ pub(super) struct LocalArguments {
 pub(super) fn run(command: &ClusterCommand) -> Result<Exit, Complaint> {
     let ClusterCommand::Local(arguments) = command;
     let shared = match &arguments.config {
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|error| Complaint::usage(format!("cannot read {}: {error}", path.display())))?,
-        None => "[filter]\nscope = \"any\"\n".to_owned(),
+        Some(path) => Config::read(path).map_err(Complaint::usage)?,
+        None => {
+            let mut config = Config::default();
+            config.filter.scope = Scope::Any; // there are no seeds to stay near to
+            config
+        }
     };
     let _lock = lock(&arguments.data)?;
     let configs = prepare(arguments, &shared)?;
@@ -134,7 +143,7 @@ impl Drop for Nodes {
 }
 
 /// Makes keys and settings of every node, where they are not there yet. Returns their settings.
-fn prepare(arguments: &LocalArguments, shared: &str) -> Result<Vec<PathBuf>, Complaint> {
+fn prepare(arguments: &LocalArguments, shared: &Config) -> Result<Vec<PathBuf>, Complaint> {
     let folder = &arguments.data;
     let failed = |what: &Path, error: &dyn std::fmt::Display| Complaint::data(format!("{}: {error}", what.display()));
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
@@ -157,21 +166,33 @@ fn prepare(arguments: &LocalArguments, shared: &str) -> Result<Vec<PathBuf>, Com
         peers.push((home, peer, format!("/ip4/127.0.0.1/tcp/{port}")));
     }
     drop(taken);
-    let list: String =
-        peers.iter().map(|(_, peer, at)| format!("[[cluster.peers]]\nid = \"{peer}\"\naddresses = [\"{at}\"]\n")).collect();
-    let (replicas, quorum) = (arguments.nodes.min(3), arguments.nodes.min(2));
+    let listed = |(_, peer, address): &(PathBuf, PeerId, String)| PeerConfig {
+        id: peer.to_string(),
+        addresses: vec![address.clone()],
+        weight: 1,
+    };
     let mut configs = Vec::new();
     for (home, _, address) in &peers {
+        let mut config = shared.clone();
+        config.storage.data = std::path::absolute(home.join("data")).map_err(|error| failed(home, &error))?;
+        config.cluster = Some(ClusterConfig {
+            id: NAME.to_owned(),
+            identity: PathBuf::from("node.key"),
+            swarm_key: PathBuf::from("../swarm.key"),
+            listen: vec![address.clone()],
+            peers: peers.iter().map(listed).collect(),
+            voters: Vec::new(),
+            operators: vec![operator.to_string()],
+            replicas: usize::from(arguments.nodes.min(3)),
+            write_quorum: usize::from(arguments.nodes.min(2)),
+            ..config.cluster.unwrap_or_default()
+        });
         let path = home.join("cluster.toml");
-        let text = format!(
-            "{shared}\n[storage]\ndata = {data:?}\n\n[cluster]\nid = \"local\"\nidentity = \"node.key\"\nswarm_key = \"../swarm.key\"\n\
-             listen = [\"{address}\"]\noperators = [\"{operator}\"]\nreplicas = {replicas}\nwrite_quorum = {quorum}\n\n{list}",
-            data = home.join("data"),
-        );
+        let text = toml::to_string(&config).map_err(|error| failed(&path, &error))?;
         std::fs::write(&path, text).map_err(|error| failed(&path, &error))?;
         configs.push(path);
     }
     let nodes = peers.iter().map(|(_, peer, address)| format!("{address}/p2p/{peer}")).collect();
-    Access::new("local", nodes).save(folder).map_err(Complaint::data)?;
+    Access::new(NAME, nodes).save(folder).map_err(Complaint::data)?;
     Ok(configs)
 }
