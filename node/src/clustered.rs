@@ -357,14 +357,7 @@ impl Shared {
         UrlAnswer { node: node_of(&self.me).0, state }
     }
 
-    async fn url_everywhere(
-        &self,
-        node: &Node,
-        swarm: &Arc<Swarm>,
-        key: UrlKey,
-        crawl: String,
-        url: String,
-    ) -> Answer {
+    async fn url_everywhere(&self, node: &Node, swarm: &Arc<Swarm>, key: UrlKey, crawl: String, url: String) -> Answer {
         let mut answers = vec![self.url_here(node, key).await];
         let request = Request::UrlHere { crawl, url };
         let others = swarm.nodes().into_iter().map(|peer| {

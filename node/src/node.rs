@@ -387,7 +387,6 @@ impl Node {
             let make = move |lifeline| Frontier::new(parts.clone(), lifeline);
             supervisor.keep("frontier", &main, make, move |address| {
                 landed.bind(recipient(address));
-                ended.bind(recipient(address));
                 robots_fetched.bind(recipient(address));
                 discovered.bind(recipient(address));
                 standing.bind(recipient(address));
@@ -395,6 +394,8 @@ impl Node {
                 told.bind(recipient(address));
                 new_life.bind(recipient(address));
                 if alone {
+                    // In a cluster fetches are numbered by who executes them, and their owner hears of them by letter.
+                    ended.bind(recipient(address));
                     restart.bind(recipient(address));
                 }
                 to_end.bind(address);

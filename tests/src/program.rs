@@ -114,7 +114,8 @@ pub struct Running {
 }
 
 impl Running {
-    fn start(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>, work: &Path, name: &str) -> Running {
+    /// Starts the program with these arguments; its output goes to files in `work` that begin with `name`.
+    pub fn start(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>, work: &Path, name: &str) -> Running {
         let (stdout, stderr) = (work.join(format!("{name}.out")), work.join(format!("{name}.err")));
         let create = |path: &Path| File::create(path).expect("the temporary folder can be written");
         let child = Command::new(orbweaver())

@@ -13,9 +13,9 @@ use proto::url::CanonicalUrl;
 use tokio::sync::{mpsc, watch};
 
 use super::progress::{Progress, say};
+use super::signals::signals;
 use super::summary::{Ended, Summary};
 use super::units::{parse_size, parse_time};
-use super::signals::signals;
 use super::{Complaint, Exit, seeds};
 use crate::actors::scorer::PRIORITY_DEFAULT;
 use crate::config::Config;

@@ -181,7 +181,8 @@ impl Connection {
         // They are dialled one by one, below. To us they are no nodes: we have no letters for them.
         let peer = |(peer, _): &(PeerId, _)| Peer { peer: *peer, role: Role::Viewer, addresses: Vec::new() };
         settings.peers = nodes.iter().map(peer).collect();
-        let swarm = Swarm::start(settings, Doors::closed(), SwarmMetrics::default()).await.map_err(Complaint::failed)?;
+        let swarm =
+            Swarm::start(settings, Doors::closed(), SwarmMetrics::default()).await.map_err(Complaint::failed)?;
         let mut failures = Vec::new();
         for (_, address) in nodes {
             match tokio::time::timeout(REACH_PATIENCE, swarm.reach(address.clone())).await {
@@ -226,7 +227,9 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
     match answer {
         Answer::Nodes(nodes) if matches!(command, CtlCommand::Status) => show_status(&nodes),
         Answer::Nodes(nodes) => show_nodes(&nodes),
-        Answer::Node(report) => show_status(&[NodeAnswer { node: report.node, peer: report.peer.clone(), report: Ok(report) }]),
+        Answer::Node(report) => {
+            show_status(&[NodeAnswer { node: report.node, peer: report.peer.clone(), report: Ok(report) }])
+        }
         Answer::Ring(rows) => show_ring(&rows),
         Answer::Url(answers) => show_url(&answers),
         Answer::Added { kept, wrong } => {

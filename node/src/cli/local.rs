@@ -72,7 +72,8 @@ pub(super) fn run(command: &ClusterCommand) -> Result<Exit, Complaint> {
     let _lock = lock(&arguments.data)?;
     let configs = prepare(arguments, &shared)?;
     let program = std::env::current_exe().map_err(|error| Complaint::failed(format!("cannot find myself: {error}")))?;
-    let stop = super::signals::flag().map_err(|error| Complaint::failed(format!("cannot listen for Ctrl-C: {error}")))?;
+    let stop =
+        super::signals::flag().map_err(|error| Complaint::failed(format!("cannot listen for Ctrl-C: {error}")))?;
     let mut nodes = Nodes(Vec::new());
     for config in &configs {
         let mut command = Command::new(&program);

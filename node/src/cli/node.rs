@@ -88,7 +88,8 @@ pub(super) fn run(arguments: &NodeArguments) -> Result<Exit, Complaint> {
 
 /// The section of a cluster of one, with keys of its own in its folder.
 fn alone_in(data: &Path) -> Result<ClusterConfig, Complaint> {
-    std::fs::create_dir_all(data).map_err(|error| Complaint::data(format!("cannot make {}: {error}", data.display())))?;
+    std::fs::create_dir_all(data)
+        .map_err(|error| Complaint::data(format!("cannot make {}: {error}", data.display())))?;
     let (identity, swarm_key, operator) = (data.join("node.key"), data.join("swarm.key"), data.join("operator.key"));
     if !swarm_key.exists() {
         SwarmKey::generate().save(&swarm_key).map_err(Complaint::data)?;

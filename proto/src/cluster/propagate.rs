@@ -295,9 +295,10 @@ impl Runs {
     }
 
     /// The links of a run, once: they go to the outbox.
-    pub fn take_links(&mut self, id: RunId) -> Option<(String, Vec<Discovered>)> {
+    pub fn take_links(&mut self, id: RunId) -> Option<(String, UrlId, Vec<Discovered>)> {
         let run = self.runs.get_mut(&id)?;
-        (!run.links.is_empty()).then(|| (run.crawl.clone(), std::mem::take(&mut run.links)))
+        let parent = run.errand.entry.url.id(&run.crawl);
+        (!run.links.is_empty()).then(|| (run.crawl.clone(), parent, std::mem::take(&mut run.links)))
     }
 
     /// Runs whose links wait for room.
@@ -445,7 +446,7 @@ mod tests {
         assert_eq!(reports[0].stage, Stage::Crawled);
         runs.reported(run(1), Stage::Crawled);
         assert!(runs.due(5 * SECOND).0.is_empty());
-        assert_eq!(runs.take_links(run(1)).unwrap().1.len(), 2);
+        assert_eq!(runs.take_links(run(1)).unwrap().2.len(), 2);
         runs.links_kept(6 * SECOND, run(1));
         assert_eq!(runs.due(6 * SECOND).0[0].stage, Stage::Processed);
         assert_eq!(runs.due(7 * SECOND).0.len(), 1, "until it is taken in");

@@ -156,7 +156,9 @@ impl Store {
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
         let Some(kept) = self.opened(&key)? else { return Ok(None) };
         let Some(queued) = self.queued(&key, &kept)? else { return Ok(None) };
-        Ok((self.place_on_disk(&queued)? == Place::Ready).then(|| queued.admitted(false)))
+        // Another flight may have it under another order: two copies of it were found at different depths.
+        let waits = !self.flying.contains_key(&queued.queue.ready(queued.order));
+        Ok((waits && self.place_on_disk(&queued)? == Place::Ready).then(|| queued.admitted(false)))
     }
 
     /// Forgets what of a slot is handed out: whoever serves it now may hand it out.

@@ -401,10 +401,10 @@ impl Coordinator {
         if count == 0 || !self.outbox.has_room(count) {
             return;
         }
-        let Some((crawl, links)) = self.runs.take_links(run) else { return };
+        let Some((crawl, parent, links)) = self.runs.take_links(run) else { return };
         let (ring, alive) = (&self.ring, self.membership.alive());
         let acting = |slot| ring.acting(slot, 1, alive).next();
-        self.outbox.add(now, &crawl, None, links, Ticket::Run(run), acting);
+        self.outbox.add(now, &crawl, Some(parent), links, Ticket::Run(run), acting);
     }
 }
 

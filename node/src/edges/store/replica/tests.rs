@@ -94,6 +94,32 @@ fn what_was_handed_out_is_open_again_after_a_start_and_for_who_takes_over() {
 }
 
 #[test]
+fn a_url_that_flies_is_not_given_again_under_another_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path());
+    let life = store.begin_life(1, None).unwrap().boot;
+    let copy_at = |depth| {
+        let found = Discovered { depth, ..found("http://a.example/x") };
+        let kept = Kept::discovered(&found, None, NOW, NodeId(3));
+        RecordCopy::new(UrlKey::new(DEFAULT_CRAWL, &found.url), &kept).unwrap()
+    };
+    // Two pages name it, at different depths; the later copy is larger and takes the place of the first.
+    merge(&mut store, vec![copy_at(1)]);
+    let first = pick(&store, 1);
+    let selected = store.select_copies(life, vec![first.clone()]).unwrap().remove(0).1.unwrap();
+    let admitted = merge(&mut store, vec![copy_at(2)]).admitted;
+    assert_eq!(admitted.len(), 1, "as it seems, another entry");
+    merge(&mut store, vec![selected]);
+    let Admitted { queue, order, entry, .. } = admitted[0].clone();
+    let second = Pick { flight: 2, queue, order, entry };
+    assert!(store.select_copies(life, vec![second.clone()]).unwrap()[0].1.is_none(), "it flies");
+    let ending = Ending::NotModified { at: NOW, crawling_ms: 1 };
+    let (crawled, _) = store.settle_copy(&first, ending, Stage::Crawled, NOW).unwrap();
+    merge(&mut store, crawled.into_iter().collect());
+    assert!(store.land(&second).unwrap().is_none(), "its content is fetched, its links are on the way");
+}
+
+#[test]
 fn a_retry_waits_for_its_time_and_comes_back() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = store(dir.path());
