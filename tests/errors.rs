@@ -26,16 +26,23 @@ fn wrong_usage_is_said_and_nothing_is_started() {
         (&["--max-time", "soon"], &["--max-time", "soon"]),
         (&["--max-bytes", "5 parsecs"], &["--max-bytes", "5 parsecs"]),
         (&["--max-pages", "0"], &["--max-pages"]),
+        (&["--max-bytes", "0"], &["--max-bytes", "at least one byte"]),
+        (&["--max-time", "0s"], &["--max-time", "more than nothing"]),
+        (&["--recrawl", "500ms"], &["--recrawl", "at least 1s"]),
         (&["--concurrency", "0"], &["--concurrency"]),
         (&["--delay", "5"], &["--delay"]),
         (&["--allow-address", "127.0.0.0/99"], &["--allow-address", "127.0.0.0/99"]),
         (&["--resolve", "example.com=nowhere"], &["--resolve", "nowhere"]),
+        (&["--resolve", "example.com:80=127.0.0.1"], &["--resolve", "example.com:80", "without port"]),
+        (&["--resolve", "=127.0.0.1"], &["--resolve", "no host name"]),
+        (&["--resolve", "a.test=127.0.0.1", "--resolve", "A.test=127.0.0.2"], &["--resolve", "twice"]),
+        (&["--header", "X-A: 1", "--header", "x-a: 2"], &["--header", "x-a", "twice"]),
         (&["--scope", "galaxy"], &["--scope", "galaxy", "domain"]),
         (&["--include", "a("], &["a("]),
         (&["--exclude", "[z-a]"], &["[z-a]"]),
         (&["--header", "no colon"], &["--header", "no colon"]),
         (&["--http", "localhost"], &["--http"]),
-        (&["--user-agent", "/1.0"], &["user_agent"]),
+        (&["--user-agent", "/1.0"], &["--user-agent", "user_agent"]),
         (&["not a url"], &["not a url"]),
         (&["example.com/a"], &["did you mean https://example.com/a"]),
         (&["--config", "/no/such/file"], &["/no/such/file"]),
@@ -47,6 +54,10 @@ fn wrong_usage_is_said_and_nothing_is_started() {
     run(&["crawl"]).complains(2, &["no URL to begin with"]);
     run(&["sing"]).complains(2, &["sing"]);
     run(&["crawl", URL, "--data", text(&data), "--log", "="]).complains(2, &["--log"]);
+    run(&["crawl", URL, "--data", text(&data), "--log", "nosuch"]).complains(2, &["--log", "nosuch", "debug"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    run(&["crawl", URL, "--data", text(&data), "--http", &address]).complains(2, &["cannot listen", &address]);
     assert!(!data.exists(), "nothing was started");
 }
 
@@ -131,6 +142,30 @@ fn a_data_folder_of_a_newer_version_is_refused_and_left_as_it_is() {
     crawl.start().wait().complains(3, &["FORMAT"]);
     std::fs::write(&format, "1\n").unwrap();
     assert_eq!(crawl.finish().summary()["pages"], 5);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_an_error_and_the_crawl_is_kept() {
+    let work = tempfile::tempdir().unwrap();
+    let server = Server::start(Web::new(WebPlan::bench(9, 1, 5))).unwrap();
+    let crawl = Crawl::of(&server, work.path());
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ended = crawl.start_into(full.into()).wait();
+    ended.complains(1, &["cannot write to standard output", "No space left"]);
+    assert_eq!(found::export_with(&crawl.data(), &["--only", "fetched"]).len(), 5);
+}
+
+#[test]
+fn every_line_of_a_json_log_is_json() {
+    let work = tempfile::tempdir().unwrap();
+    let server = Server::start(Web::new(WebPlan::bench(10, 1, 5))).unwrap();
+    let crawl = Crawl::of(&server, work.path()).without("--json");
+    let ended = crawl.with(&["--log-format", "json", "--log", "info", "--http", "127.0.0.1:0"]).finish();
+    let lines: Vec<serde_json::Value> = ended.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["target"] == "orbweaver::progress"), "{ended}");
+    assert!(lines.iter().any(|line| line["fields"]["message"] == "node started"), "{ended}");
+    let ended = run(&["crawl", "rubbish", "--log-format", "json"]);
+    assert!(serde_json::from_str::<serde_json::Value>(ended.stderr.trim()).is_ok(), "{ended}");
 }
 
 #[test]

@@ -61,7 +61,9 @@ fn ctrl_c_twice_does_not_wait_for_what_is_in_flight() {
     running.interrupt();
     wait_until("the first Ctrl-C was heard", || running.stdout().contains("\"stopping\":true"));
     running.interrupt();
-    assert_eq!(running.wait().code, Some(130));
+    let ended = running.wait();
+    assert_eq!(ended.code, Some(130));
+    assert_eq!((&ended.summary()["ended"], &ended.summary()["queued"]), (&"interrupted".into(), &1.into()), "{ended}");
 }
 
 #[test]

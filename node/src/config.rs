@@ -111,6 +111,8 @@ pub struct CrawlConfig {
     pub path_queries_max: u32,
     /// Redirects in a row.
     pub redirects_max: u8,
+    /// Links beyond the rules of a run that are kept for a run with wider ones.
+    pub links_aside_max: u64,
 }
 
 impl Default for CrawlConfig {
@@ -131,6 +133,7 @@ impl Default for CrawlConfig {
             host_urls_max: 1_000_000,
             path_queries_max: 1_000,
             redirects_max: 10,
+            links_aside_max: 1_000_000,
         }
     }
 }
@@ -182,7 +185,7 @@ impl Default for FetchConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseConfig {
-    /// Parsers, each with a thread of its own; 0 for half the cores.
+    /// Parsers, each with a thread of its own, the last one for large pages; 0 for half the cores and that one.
     pub parsers: usize,
     /// How much of a page is kept.
     pub limits: ExtractLimits,
@@ -282,6 +285,12 @@ impl Config {
         if self.crawl.recrawl_period_s == Some(0) {
             return value("crawl.recrawl_period_s", "must be at least 1; leave it out to crawl once");
         }
+        if self.crawl.bytes_max == Some(0) || self.crawl.pages_max == Some(0) {
+            return value("crawl.bytes_max", "and crawl.pages_max must be at least 1; leave them out for no limit");
+        }
+        if self.crawl.time_max_s == Some(0) {
+            return value("crawl.time_max_s", "must be at least 1; leave it out for no limit");
+        }
         if self.fetch.limits.fetch_timeout_ms == 0 {
             return value("fetch.limits.fetch_timeout_ms", "must be at least 1");
         }
@@ -300,7 +309,7 @@ impl Config {
     /// How many parsers run.
     pub fn parsers(&self) -> usize {
         match self.parse.parsers {
-            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)) + 1,
             parsers => parsers,
         }
     }
@@ -352,7 +361,9 @@ mod tests {
     #[test]
     fn values_out_of_range_are_named() {
         type Break = fn(&mut Config);
-        let wrong: [(Break, &str); 4] = [
+        let wrong: [(Break, &str); 6] = [
+            (|config| config.crawl.bytes_max = Some(0), "crawl.bytes_max"),
+            (|config| config.crawl.time_max_s = Some(0), "crawl.time_max_s"),
             (|config| config.fetch.concurrency = 0, "fetch.concurrency"),
             (|config| config.fetch.user_agent = "1bot".into(), "fetch.user_agent"),
             (|config| config.crawl.name = "a\nb".into(), "crawl.name"),

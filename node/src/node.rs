@@ -21,7 +21,7 @@ use crate::actors::scorer::{FollowRules, Scorer};
 use crate::actors::storage::{Landed, Storage};
 use crate::config::Config;
 use crate::edges::clock::Clock;
-use crate::edges::disk::{Disk, DiskError, DiskOptions, Job, Reply};
+use crate::edges::disk::{Disk, DiskError, DiskOptions, Job, Reply, Rules};
 use crate::edges::http::{ClientError, FetchOptions, HttpClient};
 use crate::edges::store::{State, Store, StoreError, StoreOptions};
 use crate::edges::warc::WarcOptions;
@@ -376,6 +376,8 @@ impl Node {
                 fetcher: run_robots,
                 web,
                 rules,
+                run: run_rules(config, &filter),
+                bytes_max: config.crawl.bytes_max,
                 filter,
                 clock,
                 metrics: metrics.clone(),
@@ -555,6 +557,7 @@ fn store_options(config: &Config) -> StoreOptions {
     StoreOptions {
         host_urls_max: config.crawl.host_urls_max,
         path_queries_max: config.crawl.path_queries_max,
+        links_aside_max: config.crawl.links_aside_max,
         retry: config.retry,
         recrawl_period_ms: config.crawl.recrawl_period_s.map(|seconds| seconds.saturating_mul(1_000)),
         dedupe_content: config.storage.dedupe_content,
@@ -591,6 +594,16 @@ fn follow_rules(config: &Config, filter: &Arc<Filter>) -> FollowRules {
         redirects_max: config.crawl.redirects_max,
         parts: config.crawl.page_parts,
     }
+}
+
+/// Whatever can refuse a URL that another run would admit: the crawl, the filter, and where names and addresses may lead.
+fn run_rules(config: &Config, filter: &Arc<Filter>) -> Rules {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&filter.digest());
+    let rest = (&config.crawl.name, &config.fetch.allow_addresses, &config.fetch.hosts);
+    hasher.update(format!("{rest:?}").as_bytes());
+    let digest = hasher.finalize().as_bytes()[..16].try_into().expect("sixteen of thirty-two bytes");
+    Rules { crawl: config.crawl.name.clone(), filter: Arc::clone(filter), digest }
 }
 
 fn extract_rules(config: &Config) -> ExtractRules {

@@ -56,7 +56,7 @@ pub struct Counters {
     pub processed: u64,
     /// URLs whose last round failed for good.
     pub failed: u64,
-    /// URLs refused by the crawl's own rules after they were admitted.
+    /// URLs that the rules of the run that met them did not admit: they are set aside, and never gave content.
     pub filtered: u64,
     /// Fetches of pages, over all rounds and attempts.
     pub fetches: u64,

@@ -89,7 +89,14 @@ impl Crawl {
     pub fn start(&self) -> Running {
         let run = self.runs.fetch_add(1, Relaxed);
         let arguments = std::iter::once("crawl").chain(self.arguments.iter().map(String::as_str));
-        Running::start(arguments, &self.work, &format!("run-{run}"))
+        Running::start(arguments, &self.work, &format!("run-{run}"), None)
+    }
+
+    /// Starts a run whose standard output goes elsewhere.
+    pub fn start_into(&self, stdout: Stdio) -> Running {
+        let run = self.runs.fetch_add(1, Relaxed);
+        let arguments = std::iter::once("crawl").chain(self.arguments.iter().map(String::as_str));
+        Running::start(arguments, &self.work, &format!("run-{run}"), Some(stdout))
     }
 
     /// Runs to the end, which must be a good one.
@@ -103,7 +110,7 @@ impl Crawl {
 /// Runs the program with these arguments to its end.
 pub fn run(arguments: &[&str]) -> Ended {
     let work = tempfile::tempdir().expect("temporary folders can be made");
-    Running::start(arguments, work.path(), "run").wait()
+    Running::start(arguments, work.path(), "run", None).wait()
 }
 
 /// A program that runs. Its output goes to files, so that nobody has to read along.
@@ -116,13 +123,22 @@ pub struct Running {
 impl Running {
     /// Starts the program with these arguments; its output goes to files in `work` that begin with `name`.
     pub fn start(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>, work: &Path, name: &str) -> Running {
+        Running::start_with(arguments, work, name, None)
+    }
+
+    fn start_with(
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        work: &Path,
+        name: &str,
+        elsewhere: Option<Stdio>,
+    ) -> Running {
         let (stdout, stderr) = (work.join(format!("{name}.out")), work.join(format!("{name}.err")));
         let create = |path: &Path| File::create(path).expect("the temporary folder can be written");
         let child = Command::new(orbweaver())
             .args(arguments)
             .env_remove("ORBWEAVER_LOG")
             .stdin(Stdio::null())
-            .stdout(create(&stdout))
+            .stdout(elsewhere.unwrap_or_else(|| create(&stdout).into()))
             .stderr(create(&stderr))
             .spawn()
             .expect("the program can be started");

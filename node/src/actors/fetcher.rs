@@ -25,9 +25,12 @@ use crate::messages::{FetchEnded, FetchedPage, RobotsFetched, RunBatch, RunRobot
 use crate::metrics::Metrics;
 use crate::supervisor::{Lifeline, Link};
 
+/// A page larger than this takes tens of milliseconds to read: it goes where only such pages wait for it.
+const HEAVY_BYTES: usize = 512 << 10;
+
 /// Everything a running fetch needs.
 pub struct FetcherParts {
-    /// Parsers, in turn.
+    /// Parsers, in turn; the last one for large pages.
     pub parsers: Vec<Link<FetchedPage>>,
     /// Where failures go.
     pub storage: Link<StorePage>,
@@ -121,7 +124,7 @@ impl FetcherParts {
         self.metrics.wire_bytes.inc_by(fetched.wire_body.len() as u64);
         let retry_after_ms = retry_after_ms(&fetched);
         self.ended.answer(FetchEnded { flight: pick.flight, host, retry_after_ms });
-        let parser = &self.parsers[pick.flight as usize % self.parsers.len()];
+        let parser = &self.parsers[parser_of(pick.flight, fetched.body.len(), self.parsers.len())];
         if parser.pass(FetchedPage { pick, fetched }).is_err() {
             self.metrics.dropped.inc();
         }
@@ -141,7 +144,7 @@ impl FetcherParts {
         match self.web.fetch(&order).await {
             Err(error) => {
                 debug!(url = order.url.as_str(), %error, "robots.txt cannot be had");
-                RobotsFetch::Unavailable
+                RobotsFetch::Unavailable(error.failure())
             }
             Ok(fetched) => match fetched.status {
                 200..=299 => RobotsFetch::Body(fetched.body[..fetched.body.len().min(ROBOTS_BYTES_MAX)].to_vec()),
@@ -149,7 +152,7 @@ impl FetcherParts {
                     Some(location) => RobotsFetch::Redirect(location.into_owned()),
                     None => RobotsFetch::Absent,
                 },
-                429 | 500.. => RobotsFetch::Unavailable,
+                status @ (429 | 500..) => RobotsFetch::Unavailable(Failure::Http(status)),
                 _ => RobotsFetch::Absent,
             },
         }
@@ -164,7 +167,16 @@ impl Landing {
 
     /// An end that nothing came of.
     pub fn without_content(pick: Pick, ending: Ending, unix_ms: u64) -> Landing {
-        Landing { pick, ending, captured: None, links: Vec::new(), unix_ms }
+        Landing { pick, ending, captured: None, links: Vec::new(), beyond: Vec::new(), unix_ms }
+    }
+}
+
+/// Which of the parsers reads a page. The last one reads the large pages, so that no small one waits behind them.
+fn parser_of(flight: u64, body_bytes: usize, parsers: usize) -> usize {
+    match parsers {
+        0 | 1 => 0,
+        _ if body_bytes > HEAVY_BYTES => parsers - 1,
+        _ => flight as usize % (parsers - 1),
     }
 }
 
@@ -175,4 +187,20 @@ pub(crate) fn retry_after_ms(fetched: &Fetched) -> Option<u64> {
         RetryAfter::Seconds(seconds) => seconds.saturating_mul(1_000),
         RetryAfter::Date(unix_s) => unix_s.saturating_mul(1_000).saturating_sub(answered_unix_ms),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_small_page_waits_behind_a_large_one() {
+        for parsers in 2..=16 {
+            assert_eq!(parser_of(7, HEAVY_BYTES + 1, parsers), parsers - 1);
+            assert!((0..100).all(|flight| parser_of(flight, HEAVY_BYTES, parsers) < parsers - 1));
+        }
+        assert_eq!((parser_of(7, 1, 1), parser_of(7, usize::MAX, 1)), (0, 0));
+        let in_turn: std::collections::BTreeSet<usize> = (0..100).map(|flight| parser_of(flight, 1, 4)).collect();
+        assert_eq!(in_turn.len(), 3);
+    }
 }

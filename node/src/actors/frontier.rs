@@ -27,9 +27,9 @@ use tracing::{debug, warn};
 
 use super::can_end;
 use crate::edges::clock::Clock;
-use crate::edges::disk::{DiskError, Job, Landing, ReplicaJob, Reply};
+use crate::edges::disk::{DiskError, Job, Landing, ReplicaJob, Reply, Rules};
 use crate::edges::http::FetchError;
-use crate::edges::store::Admitted;
+use crate::edges::store::{Admitted, Pass};
 use crate::edges::web::Web;
 use crate::messages::{
     DiscoveredUrls, DiskRequest, FetchEnded, FrontierUp, GetStanding, Halt, Heard, LandedPage, NamedUrls, Restart,
@@ -43,6 +43,11 @@ use crate::supervisor::{Lifeline, Link};
 const DUE_EVERY: Duration = Duration::from_millis(250);
 /// Longest sleep: a wake-up too many costs microseconds, one that is missed would stop the crawl.
 const SLEEP_MAX: Micros = SECOND;
+
+/// What a page is taken to weigh as long as none was fetched.
+const PAGE_BYTES_GUESSED: u64 = 128 << 10;
+/// Hosts in trouble that are named to whoever asks.
+const TROUBLES_SHOWN: usize = 3;
 
 /// Whom a frontier works with.
 #[derive(Clone)]
@@ -88,6 +93,10 @@ pub struct FrontierParts {
     pub rules: FrontierRules,
     /// What belongs to the crawl.
     pub filter: Arc<Filter>,
+    /// The rules of this run, as the disk must know them.
+    pub run: Rules,
+    /// Bytes of content after which nothing more is handed out.
+    pub bytes_max: Option<u64>,
     /// The clocks.
     pub clock: Clock,
     /// Counters.
@@ -120,10 +129,15 @@ pub struct Frontier {
 #[rtype(result = "()")]
 struct Happened(Vec<Input>);
 
-/// The flights and pages of a former life.
+/// The flights, pages and bytes of a former life.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct Recovered(Vec<Pick>, u64);
+struct Recovered(Vec<Pick>, u64, u64);
+
+/// What came back of what was set aside, and where to go on.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct TakenBack(Vec<Admitted>, Option<Pass>);
 
 /// Admissions that reached the disk.
 #[derive(Debug, Message)]
@@ -173,6 +187,15 @@ impl Frontier {
         self.perform(&mut effects, ctx);
         self.effects = effects;
         self.set_alarm(ctx);
+    }
+
+    /// Hands out fewer pages as the byte limit comes near, and none behind it.
+    fn limit(&mut self, bytes: u64) {
+        let Some(bytes_max) = self.parts.bytes_max else { return };
+        match flights_within(bytes_max, bytes, self.core.pages(), self.parts.rules.flights_max) {
+            0 => self.core.close(),
+            flights => self.core.limit_flights(flights),
+        }
     }
 
     /// Wakes the core when it asks to be woken. An alarm that rings too early costs a step, so only an earlier one replaces it.
@@ -375,10 +398,30 @@ impl Frontier {
         self.parts.storage.answer(DiskRequest(Job::Replica(ReplicaJob::Forget(slot)))); // as often as leases end
     }
 
+    /// Asks for what former runs set aside and this one admits, bit by bit. The disk answers at once if the rules are the same.
+    fn take_back(&mut self, pass: Pass, ctx: &mut Context<Self>) {
+        self.admitting += 1;
+        let (me, run, unix_ms) = (ctx.address(), self.parts.run.clone(), self.parts.clock.now().unix_ms);
+        self.ask_disk(
+            |reply| Job::TakeBack(run, pass, unix_ms, reply),
+            move |(admitted, next)| me.do_send(TakenBack(admitted, next)),
+        );
+    }
+
     fn fall_due(&self, ctx: &mut Context<Self>) {
         let unix_ms = self.parts.clock.now().unix_ms;
         self.ask(ctx, |reply| Job::FallDue(unix_ms, reply), |(admitted, _)| inputs_of(admitted));
     }
+}
+
+/// How many pages may be in flight so that they stay within the byte limit, if they are as large as those before them.
+fn flights_within(bytes_max: u64, bytes: u64, pages: u64, flights_max: usize) -> usize {
+    let left = bytes_max.saturating_sub(bytes);
+    if left == 0 {
+        return 0;
+    }
+    let page_bytes = (bytes + PAGE_BYTES_GUESSED) / (pages + 1);
+    usize::try_from(left / page_bytes.max(1)).unwrap_or(usize::MAX).clamp(1, flights_max)
 }
 
 fn inputs_of(admitted: Vec<Admitted>) -> Vec<Input> {
@@ -396,15 +439,16 @@ impl Actor for Frontier {
             return up.answer(FrontierUp);
         }
         let me = ctx.address();
-        self.ask_disk(Job::Recover, move |(flights, pages)| me.do_send(Recovered(flights, pages)));
+        self.ask_disk(Job::Recover, move |(flights, pages, bytes)| me.do_send(Recovered(flights, pages, bytes)));
     }
 }
 
 impl Handler<Recovered> for Frontier {
     type Result = ();
 
-    fn handle(&mut self, Recovered(flights, pages): Recovered, ctx: &mut Self::Context) {
+    fn handle(&mut self, Recovered(flights, pages, bytes): Recovered, ctx: &mut Self::Context) {
         self.core = Self::core(&self.parts, pages);
+        self.limit(bytes);
         let now = self.parts.clock.now();
         let mut effects = std::mem::take(&mut self.effects);
         for pick in flights {
@@ -415,6 +459,19 @@ impl Handler<Recovered> for Frontier {
         self.ready = true;
         let held_back = std::mem::take(&mut self.held_back);
         self.step(held_back.into_iter().chain([Input::Tick]), ctx);
+        self.take_back(Pass::START, ctx);
+    }
+}
+
+impl Handler<TakenBack> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, TakenBack(admitted, next): TakenBack, ctx: &mut Self::Context) {
+        self.admitting = self.admitting.saturating_sub(1);
+        if let Some(pass) = next {
+            self.take_back(pass, ctx);
+        }
+        self.step(inputs_of(admitted), ctx);
     }
 }
 
@@ -472,6 +529,7 @@ impl Handler<LandedPage> for Frontier {
             self.parts.metrics.landed(kind);
         }
         self.parts.metrics.discovered.inc_by(landed.admitted.len() as u64);
+        self.limit(landed.bytes);
         let settled = Input::Settled { flight: landed.flight, page };
         self.step(inputs_of(landed.admitted).into_iter().chain([settled]), ctx);
     }
@@ -490,7 +548,15 @@ impl Handler<GetStanding> for Frontier {
 
     fn handle(&mut self, _: GetStanding, _ctx: &mut Self::Context) -> Standing {
         let admitting = self.admitting + usize::from(!self.ready);
-        Standing { core: self.core.standing(), admitting, spent: self.core.is_spent() }
+        let now = self.parts.clock.now();
+        Standing {
+            core: self.core.standing(),
+            admitting,
+            spent: self.core.is_spent(),
+            stranded: self.core.is_stranded(),
+            now: now.mono,
+            troubles: self.core.troubles(now, TROUBLES_SHOWN),
+        }
     }
 }
 
@@ -511,3 +577,17 @@ impl Handler<Restart> for Frontier {
 }
 
 can_end!(Frontier);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_pages_fly_as_the_byte_limit_comes_near() {
+        let within = |bytes, pages| flights_within(1_000_000, bytes, pages, 128);
+        assert_eq!(within(0, 0), 7, "nothing is known of the pages");
+        assert_eq!(within(100_000, 1_000), 128, "small pages");
+        assert_eq!(within(900_000, 100), 9, "ten more of nine kilobytes");
+        assert_eq!((within(999_999, 100), within(1_000_000, 100), within(u64::MAX / 2, 1)), (1, 0, 0));
+    }
+}

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use actix::{Actor, Context, Handler};
 use proto::batch::{Discovered, EntryKind, Pick};
-use proto::crawl::filter::Filter;
+use proto::crawl::filter::{Filter, Refusal};
 use proto::crawl::outcome::Ending;
 use proto::crawl::retry::Failure;
 use proto::record::{Findings, Validators};
 use proto::url::{CanonicalUrl, UrlRules};
+use tracing::info;
 
 use super::can_end;
 use crate::actors::fetcher::retry_after_ms;
@@ -92,7 +93,7 @@ fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
     let unix_ms = fetched.started_unix_ms + u64::from(fetched.elapsed_ms);
     let digest = digest_of(&fetched, &extracted);
     let mut findings = Box::new(findings(&pick.entry.url, &fetched, &extracted, digest, parsing_ms, unix_ms));
-    let mut links = Vec::new();
+    let (mut links, mut beyond) = (Vec::new(), Vec::new());
     let ending = match (fetched.status, redirect_target(&pick.entry.url, &fetched, rules)) {
         (304, _) if pick.entry.validators.is_some() => {
             Ending::NotModified { at: unix_ms, crawling_ms: fetched.elapsed_ms }
@@ -104,16 +105,20 @@ fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
         }
         (_, Some(Ok(target))) => {
             findings.redirect = Some(target.as_str().to_owned());
-            links.extend(follow_redirect(&pick, target, rules));
+            match follow_redirect(&pick, target, rules) {
+                (target, Ok(())) => links.push(target),
+                (target, Err(refusal)) if refusal.is_choice() => beyond.push(target),
+                _ => {}
+            }
             Ending::Answered(findings)
         }
         _ => {
-            links = follow(&pick, &extracted.links, rules);
+            (links, beyond) = follow(&pick, &extracted.links, rules);
             Ending::Answered(findings)
         }
     };
     let captured = Some(capture(fetched, &extracted, digest, pick.order.depth));
-    Landing { pick, ending, captured, links, unix_ms }
+    Landing { pick, ending, captured, links, beyond, unix_ms }
 }
 
 /// Where a redirect leads, or why nowhere; `None` if it is none.
@@ -130,37 +135,58 @@ fn redirect_target(
     Some(target.filter(|target| target != url).ok_or(Failure::RedirectInvalid))
 }
 
-/// A redirect's target is as deep as its source, and counts as the same kind of thing.
-fn follow_redirect(pick: &Pick, target: CanonicalUrl, rules: &FollowRules) -> Option<Discovered> {
+/// A redirect's target is as deep as its source, and counts as the same kind of thing; where a seed leads belongs to the crawl.
+fn follow_redirect(pick: &Pick, target: CanonicalUrl, rules: &FollowRules) -> (Discovered, Result<(), Refusal>) {
     let depth = pick.order.depth;
-    let belongs = pick.entry.kind == EntryKind::Sitemap || rules.filter.admits(&target, depth).is_ok();
-    belongs.then(|| Discovered {
+    let belongs = match pick.entry.kind {
+        EntryKind::Sitemap => Ok(()),
+        EntryKind::Page => rules.filter.admits(&target, depth).or_else(|refusal| {
+            let moved = depth == 0 && refusal == Refusal::OutOfScope && rules.filter.widen(&pick.entry.url, &target);
+            if moved {
+                info!(
+                    seed = pick.entry.url.as_str(),
+                    target = target.as_str(),
+                    "a seed moved, the scope covers where it is"
+                );
+                return rules.filter.admits(&target, depth);
+            }
+            Err(refusal)
+        }),
+    };
+    let target = Discovered {
         url: target,
         kind: pick.entry.kind,
         depth,
         priority: pick.order.priority,
         redirects: pick.entry.redirects + 1,
-    })
+    };
+    (target, belongs)
 }
 
-/// The links that are followed, with their depth and priority.
-fn follow(pick: &Pick, links: &[PageLink], rules: &FollowRules) -> Vec<Discovered> {
+/// The links that are followed, with their depth and priority, and those that a run with wider rules would follow.
+fn follow(pick: &Pick, links: &[PageLink], rules: &FollowRules) -> (Vec<Discovered>, Vec<Discovered>) {
     // A sitemap is no page: what it lists is as deep as what a seed links to, and worth what a page is worth.
     let (depth, priority) = match pick.entry.kind {
         EntryKind::Page => (pick.order.depth.saturating_add(1), pick.order.priority),
         EntryKind::Sitemap => (1, PRIORITY_DEFAULT),
     };
-    let follow_one = |link: &PageLink| {
+    let (mut followed, mut beyond) = (Vec::new(), Vec::new());
+    for link in links {
         let part = !link.kind.leads_to_page() && !matches!(link.kind, LinkKind::Feed | LinkKind::Sitemap);
         let wanted = !link.nofollow && link.kind != LinkKind::Form && link.url != pick.entry.url;
-        if !wanted || (part && !rules.parts) || rules.filter.admits(&link.url, depth).is_err() {
-            return None;
+        if !wanted || (part && !rules.parts) {
+            continue;
         }
+        let list = match rules.filter.admits(&link.url, depth) {
+            Ok(()) => &mut followed,
+            Err(refusal) if refusal.is_choice() => &mut beyond,
+            Err(_) => continue,
+        };
         let kind = if link.kind == LinkKind::Sitemap { EntryKind::Sitemap } else { EntryKind::Page };
         let priority = if part { priority.saturating_sub(PART_PENALTY) } else { priority };
-        Some(Discovered { url: link.url.clone(), kind, depth, priority, redirects: 0 })
-    };
-    links.iter().filter_map(follow_one).collect()
+        list.push(Discovered { url: link.url.clone(), kind, depth, priority, redirects: 0 });
+    }
+    (followed, beyond)
 }
 
 fn findings(

@@ -1,5 +1,6 @@
 //! `orbweaver crawl`: one node, from seeds to summary.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,18 +10,18 @@ use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use proto::batch::{Discovered, EntryKind};
 use proto::crawl::filter::{Filter, Scope};
-use proto::url::CanonicalUrl;
+use proto::url::{CanonicalUrl, UrlRules};
 use tokio::sync::{mpsc, watch};
 
 use super::progress::{Progress, say};
 use super::signals::signals;
 use super::summary::{Ended, Summary};
-use super::units::{parse_size, parse_time};
-use super::{Complaint, Exit, seeds};
+use super::units::{parse_size_above_zero, parse_time, parse_time_above_zero};
+use super::{Complaint, Exit, moved, seeds, tell};
 use crate::actors::scorer::PRIORITY_DEFAULT;
-use crate::config::Config;
-use crate::doors;
-use crate::edges::store::{State, StoreError};
+use crate::config::{Config, ConfigError};
+use crate::doors::http::Door;
+use crate::edges::store::{State, Store, StoreError};
 use crate::messages::{DiscoveredUrls, Standing};
 use crate::node::{Node, StartError};
 
@@ -35,7 +36,9 @@ const EXAMPLES: &str = "Examples:
   orbweaver crawl http://127.0.0.1:8080/ --allow-address 127.0.0.0/8
 
 Press Ctrl-C to stop cleanly; run the same command to go on.
-Exit codes: 0 done or limit reached, 1 failed while running, 2 wrong usage, 3 data folder unusable, 130 interrupted";
+Another scope, depth, pattern or seed may be given to a later run: what a run does not admit is set aside, not lost.
+Exit codes: 0 done or limit reached, 1 failed while running or no host reached, 2 wrong usage, 3 data folder unusable,
+130 interrupted";
 
 /// Arguments of `crawl`.
 #[derive(Args)]
@@ -43,7 +46,7 @@ Exit codes: 0 done or limit reached, 1 failed while running, 2 wrong usage, 3 da
 pub(super) struct CrawlArguments {
     /// URLs to begin with
     urls: Vec<String>,
-    /// File with one URL a line (# begins a comment), - for standard input
+    /// File with one URL a line (# begins a comment), - for standard input; a seed that failed before is asked for again
     #[arg(long, value_name = "FILE")]
     seeds: Option<PathBuf>,
     /// Folder for everything the crawl keeps [default: orbweaver-data]
@@ -55,13 +58,13 @@ pub(super) struct CrawlArguments {
     /// Follow at most this many links from a seed
     #[arg(long, value_name = "N")]
     max_depth: Option<u16>,
-    /// Stop after this many bytes of content, as in 500MB
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    /// Stop after this many bytes of content, as in 500MB, counted from the crawl's beginning; pages in flight are still kept
+    #[arg(long, value_name = "SIZE", value_parser = parse_size_above_zero)]
     max_bytes: Option<u64>,
     /// Stop this run after this time, as in 45s, 10m, 2h
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_above_zero)]
     max_time: Option<Duration>,
-    /// How far from the seeds to go [default: host]
+    /// How far from the seeds, and from where they redirect to within their domain, to go [default: host]
     #[arg(long, value_enum)]
     scope: Option<ScopeArgument>,
     /// Crawl only URLs that match one of these regular expressions
@@ -76,8 +79,8 @@ pub(super) struct CrawlArguments {
     /// Fetches at once, over all hosts [default: 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     concurrency: Option<u64>,
-    /// Crawl each page again after this time, as in 1d
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    /// Crawl each page again this long after it was last crawled, as in 1d; runs until it is stopped
+    #[arg(long, value_name = "TIME", value_parser = parse_recrawl)]
     recrawl: Option<Duration>,
     /// Who we say we are; give a page where a site's operator can reach you
     #[arg(long, value_name = "TEXT")]
@@ -119,17 +122,34 @@ pub(super) fn parse_network(text: &str) -> Result<IpNet, String> {
     network.map_err(|_| format!("{text} is no network; one looks like 127.0.0.0/8 or ::1/128"))
 }
 
+fn parse_recrawl(text: &str) -> Result<Duration, String> {
+    let time = parse_time(text)?;
+    if time < Duration::from_secs(1) { Err("must be at least 1s".to_owned()) } else { Ok(time) }
+}
+
+/// A name is brought into the form that URLs have: `Bücher.example` is asked for as `xn--bcher-kva.example`.
 pub(super) fn parse_host(text: &str) -> Result<(String, std::net::IpAddr), String> {
-    let (name, address) = text.split_once('=').ok_or("a fixed address looks like example.com=192.0.2.7")?;
-    let address = address.parse().map_err(|_| format!("{address} is no IP address"))?;
-    Ok((name.trim().to_ascii_lowercase(), address))
+    const LIKE: &str = "a fixed address looks like example.com=192.0.2.7";
+    let (name, address) = text.split_once('=').ok_or(LIKE)?;
+    let (name, address) = (name.trim(), address.trim());
+    let address = address.parse().map_err(|_| format!("{address:?} is no IP address; {LIKE}"))?;
+    let url = CanonicalUrl::parse(&format!("http://{name}/"), &UrlRules::default());
+    let is_name = !name.is_empty() && !name.contains([':', '/', '?', '#', '@', '\\', '[', ' ']);
+    let host = url.ok().filter(|_| is_name).map(|url| url.host().to_owned());
+    let host = host.filter(|host| host.parse::<std::net::IpAddr>().is_err());
+    Ok((host.ok_or_else(|| format!("{name:?} is no host name, without port; {LIKE}"))?, address))
 }
 
 /// Runs a crawl.
 pub(super) fn run(arguments: CrawlArguments) -> Result<Exit, Complaint> {
     let config = configure(&arguments)?;
     let seeds = seeds::read(&arguments.urls, arguments.seeds.as_deref(), &config.url)?;
-    let filter = Filter::new(config.filter.clone(), &seeds).map_err(Complaint::usage)?;
+    let filter = Filter::new(config.filter.clone(), &seeds)
+        .map_err(|error| Complaint::usage(format!("--include and --exclude: {error}")))?;
+    // Where seeds led in former runs. A folder that cannot be read complains when it is opened.
+    if let Ok(store) = Store::open_for_reading(&config.storage.data) {
+        moved::cover(&store, &seeds, &filter, &config.crawl).map_err(Complaint::data)?;
+    }
     let system = actix::System::with_tokio_rt(|| {
         tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -151,7 +171,8 @@ fn configure(arguments: &CrawlArguments) -> Result<Config, Complaint> {
     }
     config.crawl.pages_max = arguments.max_pages.or(config.crawl.pages_max);
     config.crawl.bytes_max = arguments.max_bytes.or(config.crawl.bytes_max);
-    config.crawl.time_max_s = arguments.max_time.map(|time| time.as_secs().max(1)).or(config.crawl.time_max_s);
+    config.crawl.time_max_s =
+        arguments.max_time.map(|time| time.as_millis().div_ceil(1_000) as u64).or(config.crawl.time_max_s);
     config.crawl.recrawl_period_s = arguments.recrawl.map(|time| time.as_secs()).or(config.crawl.recrawl_period_s);
     config.filter.depth_max = arguments.max_depth.or(config.filter.depth_max);
     match arguments.scope {
@@ -172,38 +193,81 @@ fn configure(arguments: &CrawlArguments) -> Result<Config, Complaint> {
     if let Some(user_agent) = &arguments.user_agent {
         config.fetch.user_agent.clone_from(user_agent);
     }
-    for header in &arguments.header {
+    set_headers(&mut config, &arguments.header)?;
+    config.fetch.allow_addresses.extend(&arguments.allow_address);
+    let mut named = BTreeMap::new();
+    for (name, address) in &arguments.resolve {
+        if named.insert(name, address).is_some_and(|other| other != address) {
+            return Err(Complaint::usage(format!("--resolve {name}: given twice, with different addresses")));
+        }
+    }
+    config.fetch.hosts.extend(arguments.resolve.iter().cloned());
+    config.http.listen = arguments.http.or(config.http.listen);
+    config.validate().map_err(|error| Complaint::usage(with_flag(&error)))?;
+    Ok(config)
+}
+
+/// Headers of the command line go before those of the file; upper and lower case are the same.
+fn set_headers(config: &mut Config, headers: &[String]) -> Result<(), Complaint> {
+    let mut given = BTreeSet::new();
+    for header in headers {
         let (name, value) = header.split_once(':').ok_or_else(|| {
             Complaint::usage(format!("--header {header:?}: a header looks like \"Accept-Language: en\""))
         })?;
-        config.fetch.headers.insert(name.trim().to_owned(), value.trim().to_owned());
+        let name = name.trim();
+        if !given.insert(name.to_ascii_lowercase()) {
+            return Err(Complaint::usage(format!("--header {name}: given twice; a request has each once")));
+        }
+        config.fetch.headers.retain(|known, _| !known.eq_ignore_ascii_case(name));
+        config.fetch.headers.insert(name.to_owned(), value.trim().to_owned());
     }
-    config.fetch.allow_addresses.extend(&arguments.allow_address);
-    config.fetch.hosts.extend(arguments.resolve.iter().cloned());
-    config.http.listen = arguments.http.or(config.http.listen);
-    config.validate().map_err(Complaint::usage)?;
-    Ok(config)
+    Ok(())
+}
+
+/// The flag of a setting that has one, for those who know only flags.
+fn with_flag(error: &ConfigError) -> String {
+    const FLAGS: [(&str, &str); 5] = [
+        ("fetch.concurrency", "--concurrency"),
+        ("fetch.user_agent", "--user-agent"),
+        ("crawl.bytes_max", "--max-bytes"),
+        ("crawl.time_max_s", "--max-time"),
+        ("crawl.recrawl_period_s", "--recrawl"),
+    ];
+    match error {
+        ConfigError::Value { setting, .. } => match FLAGS.iter().find(|(known, _)| known == setting) {
+            Some((_, flag)) => format!("{flag}, {error}"),
+            None => error.to_string(),
+        },
+        other => other.to_string(),
+    }
 }
 
 async fn crawl(config: Config, filter: Arc<Filter>, seeds: Vec<CanonicalUrl>, json: bool) -> Result<Exit, Complaint> {
     let mut signals = signals().map_err(|error| Complaint::failed(format!("cannot listen for Ctrl-C: {error}")))?;
-    let node = Node::start(&config, filter).map_err(|error| match error {
+    let door = match config.http.listen {
+        Some(address) => Some(Door::listen(address).await.map_err(Complaint::usage)?),
+        None => None,
+    };
+    let node = Node::start(&config, Arc::clone(&filter)).map_err(|error| match error {
         StartError::Store(StoreError::DiskFull(_)) => Complaint::failed(error),
         StartError::Store(_) | StartError::Disk(_) => Complaint::data(error),
         StartError::Client(_) => Complaint::usage(error),
     })?;
-    let watched = watch_over(&node, &config, seeds, json, &mut signals).await;
+    let watched = watch_over(&node, &config, door, &seeds, json, &mut signals).await;
     // However it ended: threads of the database that outlive the process's end would abort it.
     node.stop().await;
     actix::System::current().stop();
-    let Watched { ended, elapsed, fetches_before } = watched?;
-    let summary = Summary::read(&config.storage.data, ended, elapsed, fetches_before).map_err(Complaint::data)?;
-    if json {
-        say(&summary.json(&config.storage.data));
-    } else {
-        say(&summary.text(&config.storage.data).trim_end());
-    }
-    Ok(if ended == Ended::Interrupted { Exit::Interrupted } else { Exit::Done })
+    let Watched { ended, elapsed, fetches_before, troubles, said } = watched?;
+    let summary = Summary::read(&config, &seeds, &filter, ended, elapsed, fetches_before).map_err(Complaint::data)?;
+    let summary = summary.with_troubles(troubles);
+    let data = &config.storage.data;
+    let last = if json { say(&summary.json(data)) } else { say(&summary.text(data).trim_end()) };
+    said.and(last).map_err(|error| Complaint::failed(format!("cannot write to standard output: {error}")))?;
+    Ok(match ended {
+        Ended::Interrupted => Exit::Interrupted,
+        Ended::Unreachable => Exit::Failed,
+        _ => Exit::Done,
+    })
 }
 
 /// A crawl that came to its end.
@@ -211,36 +275,45 @@ struct Watched {
     ended: Ended,
     elapsed: Duration,
     fetches_before: u64,
+    /// What was waited for at the end.
+    troubles: Vec<String>,
+    /// Whether progress could be written.
+    said: std::io::Result<()>,
 }
 
 /// Opens the door, plants the seeds and follows the crawl.
 async fn watch_over(
     node: &Node,
     config: &Config,
-    seeds: Vec<CanonicalUrl>,
+    door: Option<Door>,
+    seeds: &[CanonicalUrl],
     json: bool,
     signals: &mut mpsc::Receiver<()>,
 ) -> Result<Watched, Complaint> {
     let (health, shown_health) = watch::channel(Ok(()));
-    if let Some(address) = config.http.listen {
-        let bound = doors::http::open(address, node.metrics().clone(), shown_health).await.map_err(Complaint::usage)?;
+    if let Some(door) = door {
+        let bound = door.open(node.metrics().clone(), shown_health);
         if !json {
-            eprintln!("metrics: http://{bound}/metrics");
+            tell::note(&format!("metrics: http://{bound}/metrics"));
         }
     }
     let before = node.state().await.map_err(Complaint::failed)?;
     plant(node, config, seeds).await?;
     let mut progress = Progress::start(json);
-    let ended = follow(node, config, &mut progress, signals, &health).await;
+    let ended = follow(node, config, before.counters.fetches, &mut progress, signals, &health).await;
     progress.finish();
-    Ok(Watched { ended: ended?, elapsed: progress.elapsed(), fetches_before: before.counters.fetches })
+    let (elapsed, fetches_before) = (progress.elapsed(), before.counters.fetches);
+    let (troubles, said) = progress.into_rest();
+    Ok(Watched { ended: ended?, elapsed, fetches_before, troubles, said })
 }
 
-/// Puts the seeds into the frontier; those known from a former run stay as they are.
-async fn plant(node: &Node, config: &Config, seeds: Vec<CanonicalUrl>) -> Result<(), Complaint> {
-    let discovered =
-        |url| Discovered { url, kind: EntryKind::Page, depth: 0, priority: PRIORITY_DEFAULT, redirects: 0 };
-    let mut seeds = seeds.into_iter().map(discovered).peekable();
+/// Puts the seeds into the frontier; those that have their page or wait from a former run stay as they are.
+async fn plant(node: &Node, config: &Config, seeds: &[CanonicalUrl]) -> Result<(), Complaint> {
+    let discovered = |url: &CanonicalUrl| {
+        let url = url.clone();
+        Discovered { url, kind: EntryKind::Page, depth: 0, priority: PRIORITY_DEFAULT, redirects: 0 }
+    };
+    let mut seeds = seeds.iter().map(discovered).peekable();
     while seeds.peek().is_some() {
         let urls: Vec<Discovered> = seeds.by_ref().take(SEEDS_PER_BATCH).collect();
         let urls = DiscoveredUrls { crawl: config.crawl.name.clone(), urls };
@@ -255,6 +328,7 @@ async fn plant(node: &Node, config: &Config, seeds: Vec<CanonicalUrl>) -> Result
 async fn follow(
     node: &Node,
     config: &Config,
+    fetches_before: u64,
     progress: &mut Progress,
     signals: &mut mpsc::Receiver<()>,
     health: &watch::Sender<Result<(), String>>,
@@ -283,10 +357,15 @@ async fn follow(
         }
         let Some(standing) = standing else { continue };
         let landed = standing.core.flights == 0 && standing.admitting == 0;
+        let fetched = state.counters.fetches > fetches_before;
         match stopping {
             Some(ended) if landed => return Ok(ended),
             None if landed && state.places.is_done() && config.crawl.recrawl_period_s.is_none() => {
                 return Ok(Ended::Complete);
+            }
+            // Nobody answers anywhere: who waits for the last try of each host learns nothing more.
+            None if landed && standing.stranded && !fetched && config.crawl.recrawl_period_s.is_none() => {
+                return Ok(Ended::Unreachable);
             }
             _ => {}
         }
@@ -302,4 +381,40 @@ fn limit_reached(state: &State, standing: Option<&Standing>, config: &Config, el
         return Some(Ended::BytesMax);
     }
     limits.time_max_s.is_some_and(|max| elapsed.as_secs() >= max).then_some(Ended::TimeMax)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fixed_address_is_for_a_name_as_urls_have_it() {
+        let address = "192.0.2.7".parse().unwrap();
+        assert_eq!(parse_host(" Example.COM =192.0.2.7"), Ok(("example.com".into(), address)));
+        assert_eq!(parse_host("b\u{fc}cher.example=192.0.2.7"), Ok(("xn--bcher-kva.example".into(), address)));
+        for wrong in
+            ["=192.0.2.7", "a.example:80=192.0.2.7", "192.0.2.1=192.0.2.7", "a/b=192.0.2.7", "a.example", "a=b"]
+        {
+            assert!(parse_host(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_header_of_the_command_line_goes_before_that_of_the_file_and_is_given_once() {
+        let mut config = Config::default();
+        config.fetch.headers.insert("accept-language".into(), "de".into());
+        set_headers(&mut config, &["Accept-Language: en".into()]).unwrap();
+        assert_eq!(config.fetch.headers.into_iter().collect::<Vec<_>>(), [("Accept-Language".into(), "en".into())]);
+        let twice = ["X-A: 1".to_owned(), "x-a: 2".to_owned()];
+        let complaint = set_headers(&mut Config::default(), &twice).unwrap_err();
+        assert!(complaint.text.contains("x-a") && complaint.text.contains("twice"), "{}", complaint.text);
+    }
+
+    #[test]
+    fn what_is_wrong_is_called_by_its_flag_too() {
+        let mut config = Config::default();
+        config.crawl.recrawl_period_s = Some(0);
+        let text = with_flag(&config.validate().unwrap_err());
+        assert!(text.contains("--recrawl") && text.contains("crawl.recrawl_period_s"), "{text}");
+    }
 }

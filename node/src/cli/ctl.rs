@@ -220,25 +220,26 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
         Answer::Nodes(nodes) if nodes.iter().any(|node| node.report.is_err()) => Exit::Failed,
         _ => Exit::Done,
     };
-    if as_json {
-        say(&json!(answer));
-        return Ok(exit);
-    }
-    match answer {
-        Answer::Nodes(nodes) if matches!(command, CtlCommand::Status) => show_status(&nodes),
-        Answer::Nodes(nodes) => show_nodes(&nodes),
-        Answer::Node(report) => {
-            show_status(&[NodeAnswer { node: report.node, peer: report.peer.clone(), report: Ok(report) }])
+    let text = if as_json {
+        json!(answer).to_string()
+    } else {
+        match answer {
+            Answer::Nodes(nodes) if matches!(command, CtlCommand::Status) => status_text(&nodes),
+            Answer::Nodes(nodes) => nodes_text(&nodes),
+            Answer::Node(report) => {
+                status_text(&[NodeAnswer { node: report.node, peer: report.peer.clone(), report: Ok(report) }])
+            }
+            Answer::Ring(rows) => ring_text(&rows),
+            Answer::Url(answers) => url_text(&answers),
+            Answer::Added { kept, wrong } => {
+                wrong.iter().for_each(|(url, why)| eprintln!("orbweaver: {url}: {why}"));
+                format!("{kept} URLs are kept")
+            }
+            Answer::Done => "done".to_owned(),
+            Answer::Refused(why) => why,
         }
-        Answer::Ring(rows) => show_ring(&rows),
-        Answer::Url(answers) => show_url(&answers),
-        Answer::Added { kept, wrong } => {
-            say(&format_args!("{kept} URLs are kept"));
-            wrong.iter().for_each(|(url, why)| eprintln!("orbweaver: {url}: {why}"));
-        }
-        Answer::Done => say(&"done"),
-        Answer::Refused(_) => {}
-    }
+    };
+    say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;
     Ok(exit)
 }
 
@@ -246,30 +247,30 @@ fn name(node: u64) -> String {
     format!("{node:016x}")
 }
 
-fn show_nodes(nodes: &[NodeAnswer]) {
-    say(&format_args!(
+fn nodes_text(nodes: &[NodeAnswer]) -> String {
+    let mut lines = vec![format!(
         "{:<16}  {:>6}  {:>6}  {:>5}  {:>6}  {:>9}  {:>9}  {:>8}  {}",
         "node", "owned", "held", "load", "alive", "fetching", "records", "uptime", "peer"
-    ));
+    )];
     for node in nodes {
-        match &node.report {
+        lines.push(match &node.report {
             Ok(report) => {
                 let NodeReport { owned, held, load, alive, members, fetching, records, uptime_s, left, .. } = **report;
                 let load = format!("{}.{}%", load / 10, load % 10);
-                let alive = format!("{alive}/{members}");
+                let (alive, uptime) = (format!("{alive}/{members}"), format!("{uptime_s}s"));
                 let peer = format!("{}{}", node.peer, if left { " (has left)" } else { "" });
-                say(&format_args!(
-                    "{:<16}  {owned:>6}  {held:>6}  {load:>5}  {alive:>6}  {fetching:>9}  {records:>9}  {:>8}  {peer}",
-                    name(node.node),
-                    format!("{uptime_s}s"),
-                ));
+                format!(
+                    "{:<16}  {owned:>6}  {held:>6}  {load:>5}  {alive:>6}  {fetching:>9}  {records:>9}  {uptime:>8}  {peer}",
+                    name(node.node)
+                )
             }
-            Err(why) => say(&format_args!("{:<16}  {}: {why}", name(node.node), node.peer)),
-        }
+            Err(why) => format!("{:<16}  {}: {why}", name(node.node), node.peer),
+        });
     }
+    lines.join("\n")
 }
 
-fn show_status(nodes: &[NodeAnswer]) {
+fn status_text(nodes: &[NodeAnswer]) -> String {
     let reports: Vec<&NodeReport> = nodes.iter().filter_map(|node| node.report.as_deref().ok()).collect();
     let mut totals = Totals::default();
     reports.iter().for_each(|report| totals.add(report.totals));
@@ -284,37 +285,43 @@ fn show_status(nodes: &[NodeAnswer]) {
         ("fetching", sum(|report| report.fetching.into()).to_string()),
         ("fetches since start", sum(|report| report.fetches).to_string()),
     ];
-    rows.iter().for_each(|(what, value)| say(&format_args!("{what:<20} {value}")));
+    let mut lines: Vec<String> = rows.iter().map(|(what, value)| format!("{what:<20} {value}")).collect();
     for node in nodes {
         if let Err(why) = &node.report {
-            say(&format_args!("missing: {} ({}): {why}; its slots are not counted", name(node.node), node.peer));
+            lines.push(format!("missing: {} ({}): {why}; its slots are not counted", name(node.node), node.peer));
         }
     }
+    lines.join("\n")
 }
 
-fn show_ring(rows: &[RingRow]) {
-    for row in rows {
+fn ring_text(rows: &[RingRow]) -> String {
+    let row = |row: &RingRow| {
         let names: Vec<String> = row.nodes.iter().map(|node| name(*node)).collect();
-        match row.slot {
-            Some(slot) => say(&format_args!("slot {slot}: owner {}, copies on {}", names[0], names[1..].join(", "))),
-            None => say(&format_args!("{}  {} slots", names.join(", "), row.slots)),
+        match (row.slot, names.split_first()) {
+            (Some(slot), Some((owner, copies))) if !copies.is_empty() => {
+                format!("slot {slot}: owner {owner}, copies on {}", copies.join(", "))
+            }
+            (Some(slot), _) => format!("slot {slot}: owner {}", names.join(", ")),
+            (None, _) => format!("{}  {} slots", names.join(", "), row.slots),
         }
-    }
+    };
+    rows.iter().map(row).collect::<Vec<String>>().join("\n")
 }
 
-fn show_url(answers: &[UrlAnswer]) {
-    for answer in answers {
+fn url_text(answers: &[UrlAnswer]) -> String {
+    let line = |answer: &UrlAnswer| {
         let node = name(answer.node);
         match &answer.state {
-            Ok(None) => say(&format_args!("{node}  not here")),
+            Ok(None) => format!("{node}  not here"),
             Ok(Some(facts)) => {
                 let code = facts.http_code.map_or(String::new(), |code| format!("  {code}"));
                 let failure = facts.failure.as_ref().map_or(String::new(), |why| format!("  {why}"));
                 let title = facts.title.as_ref().map_or(String::new(), |title| format!("  {title:?}"));
                 let (round, status) = (facts.progress.round, facts.progress.status.name());
-                say(&format_args!("{node}  round {round}  {status}{code}{failure}{title}"));
+                format!("{node}  round {round}  {status}{code}{failure}{title}")
             }
-            Err(why) => say(&format_args!("{node}  unknown: {why}")),
+            Err(why) => format!("{node}  unknown: {why}"),
         }
-    }
+    };
+    answers.iter().map(line).collect::<Vec<String>>().join("\n")
 }

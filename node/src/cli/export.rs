@@ -29,6 +29,9 @@ pub(super) struct ExportArguments {
     /// Which URLs
     #[arg(long, value_enum, default_value = "all")]
     only: Only,
+    /// Only URLs of the crawl of this name, where a folder has several [default: all]
+    #[arg(long, value_name = "NAME")]
+    crawl: Option<String>,
     /// Also pages that ask not to be indexed
     #[arg(long)]
     with_noindex: bool,
@@ -57,18 +60,22 @@ enum Only {
     Failed,
     /// URLs that wait
     New,
+    /// URLs that no run has asked for because its rules did not admit them
+    Aside,
 }
 
 /// One URL as it is exported.
 #[derive(Serialize)]
 struct Row<'a> {
     url: &'a str,
+    crawl: &'a str,
     id: String,
     status: &'static str,
     state: &'static str,
     http_code: Option<u16>,
     error: Option<String>,
-    error_mask: u64,
+    /// As text: a JSON number is exact up to 2^53 only.
+    error_mask: String,
     content_type: Option<&'a str>,
     charset: Option<&'a str>,
     language: Option<&'a str>,
@@ -186,7 +193,9 @@ fn is_wanted(stored: &Stored, arguments: &ExportArguments) -> bool {
         Only::Fetched => record.progress.status == Status::Processed,
         Only::Failed => record.progress.status == Status::Crawled && record.state == UrlState::Error,
         Only::New => record.progress.status == Status::New,
+        Only::Aside => record.state == UrlState::Disabled,
     };
+    let kind = kind && arguments.crawl.as_deref().is_none_or(|crawl| stored.key.crawl() == Some(crawl));
     kind && (arguments.with_noindex || !noindex)
 }
 
@@ -197,16 +206,17 @@ fn row<'a>(store: &Store, files: &BTreeMap<u32, String>, stored: &'a Stored) -> 
     let validators = found.and_then(|found| found.validators.as_ref());
     Ok(Row {
         url: &record.url,
+        crawl: stored.key.crawl().unwrap_or_default(),
         id: stored.key.id().to_string(),
         status: record.progress.status.name(),
         state: match record.state {
             UrlState::Enabled => "enabled",
-            UrlState::Disabled => "disabled",
+            UrlState::Disabled => "set_aside",
             UrlState::Error => "error",
         },
         http_code: found.map(|found| found.http_code).filter(|code| *code != 0),
         error: found.and_then(|found| found.failure).map(|failure| failure.to_string()),
-        error_mask: record.error_mask.0,
+        error_mask: record.error_mask.0.to_string(),
         content_type: found.map(|found| found.content_type.as_str()).filter(|name| !name.is_empty()),
         charset: found.and_then(|found| found.charset.as_deref()),
         language: found.and_then(|found| found.language.as_deref()),

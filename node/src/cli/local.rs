@@ -86,7 +86,8 @@ pub(super) fn run(command: &ClusterCommand) -> Result<Exit, Complaint> {
         let child = command.spawn().map_err(|error| Complaint::failed(format!("cannot start a node: {error}")))?;
         nodes.0.push(child);
     }
-    say(&format_args!("{} nodes run; try: orbweaver ctl --data {} nodes", nodes.0.len(), arguments.data.display()));
+    say(&format_args!("{} nodes run; try: orbweaver ctl --data {} nodes", nodes.0.len(), arguments.data.display()))
+        .map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;
     while !stop.is_raised() {
         for (number, node) in nodes.0.iter_mut().enumerate() {
             if let Ok(Some(status)) = node.try_wait() {

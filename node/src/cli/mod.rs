@@ -6,11 +6,13 @@ mod ctl;
 mod export;
 mod keygen;
 mod local;
+mod moved;
 mod node;
 mod progress;
 mod seeds;
 mod signals;
 mod summary;
+mod tell;
 mod units;
 
 use std::io::IsTerminal;
@@ -24,7 +26,7 @@ use tracing_subscriber::EnvFilter;
 pub enum Exit {
     /// Done, or a limit that was asked for is reached.
     Done = 0,
-    /// Something failed while it ran; what was settled is kept.
+    /// Something failed while it ran, or no host could be reached; what was settled is kept.
     Failed = 1,
     /// Wrong flags, seeds or configuration; nothing was started.
     Usage = 2,
@@ -55,7 +57,7 @@ impl Complaint {
     }
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done or limit reached, 1 failed while running, 2 wrong usage, \
+const EXIT_CODES: &str = "Exit codes: 0 done or limit reached, 1 failed while running or no host reached, 2 wrong usage, \
 3 data folder unusable, 130 interrupted (the same command goes on)";
 
 #[derive(Parser)]
@@ -109,11 +111,20 @@ pub fn run() -> ExitCode {
 }
 
 fn complain(complaint: &Complaint) -> ExitCode {
-    eprintln!("orbweaver: {}", complaint.text);
+    tell::complaint(&complaint.text);
     ExitCode::from(complaint.exit as u8)
 }
 
 fn start_log(arguments: &Arguments) -> Result<(), Complaint> {
+    if arguments.log_format == "json" {
+        tell::as_json();
+    }
+    if let Some(word) = unknown_level(&arguments.log) {
+        return Err(Complaint::usage(format!(
+            "--log {}: {word:?} is no level; one of off, error, warn, info, debug, trace, or as in node=debug",
+            arguments.log
+        )));
+    }
     let filter = EnvFilter::try_new(&arguments.log)
         .map_err(|error| Complaint::usage(format!("--log {}: {error}", arguments.log)))?;
     let log = tracing_subscriber::fmt()
@@ -125,4 +136,26 @@ fn start_log(arguments: &Arguments) -> Result<(), Complaint> {
         _ => log.try_init(),
     };
     started.map_err(|error| Complaint::failed(format!("cannot start the log: {error}")))
+}
+
+/// A word of `--log` that names neither a level nor a part of the program: the log would stay silent without a word.
+fn unknown_level(log: &str) -> Option<&str> {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_known =
+        |word: &str| word.contains(['=', '[']) || levels.iter().any(|level| word.eq_ignore_ascii_case(level));
+    log.split(',').map(str::trim).find(|word| !word.is_empty() && !is_known(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_level_that_is_none_is_found() {
+        assert_eq!(unknown_level("nosuch"), Some("nosuch"));
+        assert_eq!(unknown_level("info,nodes"), Some("nodes"));
+        for known in ["info", "WARN", "node=debug,info", "off", "node[batch]=trace", ""] {
+            assert_eq!(unknown_level(known), None, "{known}");
+        }
+    }
 }

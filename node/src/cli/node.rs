@@ -17,7 +17,7 @@ use super::{Complaint, Exit};
 use crate::clustered::{ClusterStartError, ClusteredNode};
 use crate::config::Config;
 use crate::config::cluster::{ClusterConfig, PeerConfig};
-use crate::doors;
+use crate::doors::http::Door;
 use crate::edges::store::StoreError;
 use crate::edges::swarm::identity::Identity;
 use crate::edges::swarm::key::SwarmKey;
@@ -131,12 +131,13 @@ async fn watch_over(
     let (health, shown_health) = watch::channel(Ok(()));
     if let Some(address) = config.http.listen {
         let metrics = clustered.node().metrics().clone();
-        let bound = doors::http::open(address, metrics, shown_health).await.map_err(Complaint::usage)?;
+        let bound = Door::listen(address).await.map_err(Complaint::usage)?.open(metrics, shown_health);
         eprintln!("metrics: http://{bound}/metrics");
     }
     let me = clustered.peer();
+    let written = |error: std::io::Error| Complaint::failed(format!("cannot write: {error}"));
     for address in clustered.swarm().addresses() {
-        say(&format_args!("node {me} listens on {address}/p2p/{me}"));
+        say(&format_args!("node {me} listens on {address}/p2p/{me}")).map_err(written)?;
     }
     if alone {
         // So that `ctl --data` finds it.
@@ -151,7 +152,7 @@ async fn watch_over(
             Err(Complaint::failed(reason))
         }
         () = clustered.left() => {
-            say(&"this node has left its cluster; nothing is on it that others lack");
+            say(&"this node has left its cluster; nothing is on it that others lack").map_err(written)?;
             Ok(Exit::Done)
         }
     }

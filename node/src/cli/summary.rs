@@ -3,9 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use proto::crawl::filter::Filter;
 use proto::crawl::retry::Failure;
+use proto::url::CanonicalUrl;
 
+use super::moved::SeedNotes;
 use super::units::{show_count, show_size, show_time};
+use crate::config::Config;
 use crate::edges::store::{HostRow, State, Store, StoreError};
 
 /// Hosts shown; the rest is in the export.
@@ -19,6 +23,7 @@ pub(super) enum Ended {
     BytesMax,
     TimeMax,
     Interrupted,
+    Unreachable,
 }
 
 impl Ended {
@@ -29,6 +34,7 @@ impl Ended {
             Ended::BytesMax => "bytes_max",
             Ended::TimeMax => "time_max",
             Ended::Interrupted => "interrupted",
+            Ended::Unreachable => "unreachable",
         }
     }
 
@@ -39,6 +45,9 @@ impl Ended {
             Ended::BytesMax => "the byte limit is reached",
             Ended::TimeMax => "the time limit is reached",
             Ended::Interrupted => "interrupted; the same command goes on from here",
+            Ended::Unreachable => {
+                "no host that has URLs left could be reached; they stay in their queues, the same command tries again"
+            }
         }
     }
 }
@@ -51,17 +60,23 @@ pub(super) struct Summary {
     host_count: usize,
     elapsed: Duration,
     fetched_now: u64,
+    seeds: SeedNotes,
+    /// Hosts that were waited for at the end.
+    troubles: Vec<String>,
 }
 
 impl Summary {
     /// Reads what the summary needs from the data folder.
     pub(super) fn read(
-        dir: &Path,
+        config: &Config,
+        seeds: &[CanonicalUrl],
+        filter: &Filter,
         ended: Ended,
         elapsed: Duration,
         fetched_before: u64,
     ) -> Result<Summary, StoreError> {
-        let store = Store::open_for_reading(dir)?;
+        let store = Store::open_for_reading(&config.storage.data)?;
+        let seeds = SeedNotes::read(&store, seeds, filter, &config.crawl)?;
         let (mut hosts, mut host_count) = (Vec::<HostRow>::new(), 0);
         for row in store.hosts() {
             let row = row?;
@@ -74,7 +89,13 @@ impl Summary {
         }
         let state = store.state().clone();
         let fetched_now = state.counters.fetches.saturating_sub(fetched_before);
-        Ok(Summary { ended, state, hosts, host_count, elapsed, fetched_now })
+        Ok(Summary { ended, state, hosts, host_count, elapsed, fetched_now, seeds, troubles: Vec::new() })
+    }
+
+    /// Adds what was waited for at the end of a run that left something undone.
+    pub(super) fn with_troubles(self, troubles: Vec<String>) -> Summary {
+        let done = self.ended == Ended::Complete;
+        Summary { troubles: if done { Vec::new() } else { troubles }, ..self }
     }
 
     /// Tables for people.
@@ -106,11 +127,12 @@ impl Summary {
         if self.hosts.is_empty() {
             return;
         }
-        text.push_str(&format!("\n{:<40} {:>10} {:>10} {:>10}\n", "host", "pages", "errors", "bytes"));
+        let width = self.hosts.iter().map(|row| row.queue.host().len()).fold(40, usize::max);
+        text.push_str(&format!("\n{:<width$} {:>10} {:>10} {:>10}\n", "host", "pages", "failed", "bytes"));
         for row in &self.hosts {
             let HostRow { queue, counters } = row;
             text.push_str(&format!(
-                "{:<40} {:>10} {:>10} {:>10}\n",
+                "{:<width$} {:>10} {:>10} {:>10}\n",
                 queue.host(),
                 show_count(counters.processed),
                 show_count(counters.failed),
@@ -128,18 +150,40 @@ impl Summary {
         let notes = [
             (counters.duplicates, "pages have the content of another page and are stored as references"),
             (counters.unchanged, "revisits found nothing new"),
-            (counters.filtered, "queued URLs are outside the scope and filters of this run and were given up"),
+            (places.aside, "known URLs are set aside by this run's rules; they come back when a run admits them"),
+            (places.links_aside, "links lead beyond this run's rules; they are kept for a run that admits them"),
             (refused, "URLs lead to private or local addresses; to crawl those, name them with --allow-address"),
             (places.traps, "URLs were left out because their host or path has too many"),
             (places.ready + places.retries + places.flights, "URLs wait in the queues"),
+            (places.retries, "of them failed and wait to be tried again"),
+            (places.flights, "of them were in flight and will be fetched again"),
             (places.recrawls, "pages wait for their next round"),
         ];
         let notes: Vec<_> = notes.into_iter().filter(|(count, _)| *count > 0).collect();
-        if !notes.is_empty() {
+        let seeds = self.seeds.failed_count + self.seeds.moved_count;
+        if !notes.is_empty() || seeds > 0 || !self.troubles.is_empty() {
             text.push('\n');
         }
         for (count, note) in notes {
             text.push_str(&format!("{} {note}\n", show_count(count)));
+        }
+        self.seed_notes(text);
+        for trouble in &self.troubles {
+            text.push_str(&format!("{trouble}\n"));
+        }
+    }
+
+    fn seed_notes(&self, text: &mut String) {
+        let seeds = &self.seeds;
+        for (seed, failure) in &seeds.failed {
+            text.push_str(&format!("seed {seed} failed: {failure}; name it again to have it asked for again\n"));
+        }
+        for (seed, target) in &seeds.moved {
+            text.push_str(&format!("seed {seed} redirects out of the scope, to {target}; name that to crawl it\n"));
+        }
+        let more = seeds.failed_count + seeds.moved_count - seeds.failed.len() - seeds.moved.len();
+        if more > 0 {
+            text.push_str(&format!("and {more} more seeds failed or redirect out of the scope\n"));
         }
     }
 
@@ -168,12 +212,14 @@ impl Summary {
             "pages": counters.processed,
             "known": counters.known,
             "failed": counters.failed,
-            "filtered": counters.filtered,
+            "set_aside": places.aside,
+            "links_aside": places.links_aside,
             "duplicates": counters.duplicates,
             "unchanged": counters.unchanged,
             "changes": counters.changes,
             "bytes": counters.bytes,
-            "queued": places.ready + places.retries,
+            "queued": places.ready + places.retries + places.flights,
+            "retries": places.retries,
             "recrawls": places.recrawls,
             "traps": places.traps,
             "hosts": self.host_count,
@@ -181,8 +227,16 @@ impl Summary {
             "by_error": counters.by_failure,
             "by_type": counters.by_type,
             "top_hosts": hosts,
+            "seeds_failed": pairs(&self.seeds.failed, "error"),
+            "seeds_moved": pairs(&self.seeds.moved, "target"),
+            "waiting_for": self.troubles,
         })
     }
+}
+
+/// Seeds and what became of them, under its name.
+fn pairs(seeds: &[(String, String)], name: &str) -> Vec<serde_json::Value> {
+    seeds.iter().map(|(seed, what)| serde_json::json!({ "seed": seed, name: what })).collect()
 }
 
 fn by_count(rows: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {

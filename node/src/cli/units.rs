@@ -45,6 +45,17 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     Ok(value.round() as u64)
 }
 
+/// Parses a time that must not be zero.
+pub(super) fn parse_time_above_zero(text: &str) -> Result<Duration, String> {
+    parse_time(text)
+        .and_then(|time| if time.is_zero() { Err("must be more than nothing".to_owned()) } else { Ok(time) })
+}
+
+/// Parses a size that must not be zero.
+pub(super) fn parse_size_above_zero(text: &str) -> Result<u64, String> {
+    parse_size(text).and_then(|size| if size == 0 { Err("must be at least one byte".to_owned()) } else { Ok(size) })
+}
+
 fn split<'a>(text: &'a str, example: &str) -> Result<(f64, &'a str), String> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -109,6 +120,8 @@ mod tests {
         assert_eq!(parse_size("500MB"), Ok(500_000_000));
         assert_eq!(parse_size("2GiB"), Ok(2 << 30));
         assert_eq!(parse_size("17"), Ok(17));
+        assert_eq!((parse_size("0"), parse_size_above_zero("1")), (Ok(0), Ok(1)));
+        assert!(parse_size_above_zero("0MB").is_err() && parse_time_above_zero("0s").is_err());
         for wrong in ["", "MB", "5 parsecs", "-1MB", "9999999999TB"] {
             assert!(parse_size(wrong).is_err(), "{wrong:?}");
         }

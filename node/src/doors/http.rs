@@ -28,25 +28,34 @@ struct Shown {
     health: watch::Receiver<Result<(), String>>,
 }
 
-/// Opens the door; answers where it really listens. It closes when the runtime ends.
-pub async fn open(
-    address: SocketAddr,
-    metrics: Metrics,
-    health: watch::Receiver<Result<(), String>>,
-) -> Result<SocketAddr, DoorError> {
-    let failed = |error: std::io::Error| DoorError { address, reason: error.to_string() };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    let routes = Router::new()
-        .route("/metrics", get(show_metrics))
-        .route("/healthz", get(show_health))
-        .with_state(Shown { metrics, health });
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, routes).await {
-            tracing::error!(%error, "the HTTP door closed");
-        }
-    });
-    Ok(bound)
+/// A door that has its address and shows nothing yet: an address that is taken is found out before anything is started.
+pub struct Door {
+    listener: TcpListener,
+    bound: SocketAddr,
+}
+
+impl Door {
+    /// Takes the address.
+    pub async fn listen(address: SocketAddr) -> Result<Door, DoorError> {
+        let failed = |error: std::io::Error| DoorError { address, reason: error.to_string() };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
+        Ok(Door { listener, bound })
+    }
+
+    /// Opens the door; answers where it really listens. It closes when the runtime ends.
+    pub fn open(self, metrics: Metrics, health: watch::Receiver<Result<(), String>>) -> SocketAddr {
+        let routes = Router::new()
+            .route("/metrics", get(show_metrics))
+            .route("/healthz", get(show_health))
+            .with_state(Shown { metrics, health });
+        tokio::spawn(async move {
+            if let Err(error) = axum::serve(self.listener, routes).await {
+                tracing::error!(%error, "the HTTP door closed");
+            }
+        });
+        self.bound
+    }
 }
 
 async fn show_metrics(State(shown): State<Shown>) -> impl IntoResponse {

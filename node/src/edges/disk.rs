@@ -8,10 +8,12 @@ mod replica;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use proto::batch::{Discovered, Entry, Pick};
+use proto::crawl::filter::Filter;
 use proto::crawl::frontier::{HostFacts, LoadedQueue};
 use proto::crawl::outcome::Ending;
 use proto::id::{Slot, UrlId};
@@ -19,7 +21,7 @@ use proto::key::{Order, QueueKey, UrlKey};
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::replica::{Kept, ReplicaJob};
-use super::store::{Admitted, ContentRow, Fetched, Landed, Settle, State, Store, StoreError};
+use super::store::{Admitted, ContentRow, Fetched, Landed, Pass, Settle, State, Store, StoreError};
 use super::warc::{Capture, RevisitOf, Truncated, WarcError, WarcOptions, WarcWriter};
 
 /// Jobs that may wait for the thread. Pages among them are bounded by the flights of the frontier.
@@ -27,7 +29,7 @@ const JOBS_WAITING_MAX: usize = 256;
 /// Jobs and bytes of one group: a group is as long as the longest wait for its fsync may get.
 const GROUP_JOBS_MAX: usize = 512;
 const GROUP_BYTES_MAX: usize = 16 << 20;
-/// Entries that fall due in one group.
+/// Entries that fall due in one group, and rows of what is set aside that are looked at.
 const DUE_MAX: usize = 2_048;
 
 /// What the disk can fail with.
@@ -105,8 +107,21 @@ pub struct Landing {
     pub captured: Option<Captured>,
     /// URLs found on it.
     pub links: Vec<Discovered>,
+    /// URLs found on it that the rules of this run do not admit.
+    pub beyond: Vec<Discovered>,
     /// When, Unix milliseconds.
     pub unix_ms: u64,
+}
+
+/// The rules of a run.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Of which crawl.
+    pub crawl: String,
+    /// Which URLs belong to it.
+    pub filter: Arc<Filter>,
+    /// Tells them from those of other runs: the filter's, and what else can refuse a URL.
+    pub digest: [u8; 16],
 }
 
 /// Work for the disk.
@@ -129,6 +144,8 @@ pub enum Job {
     Settle(Box<Landing>, Reply<Landed>),
     /// Move what is due into the queues; answers also when the next is.
     FallDue(u64, Reply<(Vec<Admitted>, Option<u64>)>),
+    /// Bring back what was set aside and is admitted now, if the rules are not those of the run before.
+    TakeBack(Rules, Pass, u64, Reply<(Vec<Admitted>, Option<Pass>)>),
     /// Keep what is known of a host.
     KeepFacts(QueueKey, Box<HostFacts>, Reply<()>),
     /// Read entries of a queue.
@@ -139,8 +156,8 @@ pub enum Job {
     Sweep(Option<Slot>, Option<QueueKey>, usize, usize, Reply<(Vec<LoadedQueue>, Option<QueueKey>)>),
     /// What only a node of a cluster asks for.
     Replica(ReplicaJob),
-    /// Read what is handed out, and how many pages there are.
-    Recover(Reply<(Vec<Pick>, u64)>),
+    /// Read what is handed out, and how many pages and bytes there are.
+    Recover(Reply<(Vec<Pick>, u64, u64)>),
     /// Read counters and places.
     State(Reply<State>),
     /// Close the database and end the thread, when everything before it is written.
@@ -399,7 +416,8 @@ impl DiskWork {
             }
             Job::Replica(job) => job.read(store),
             Job::Recover(reply) => {
-                answer(reply, store.flights().map(|flights| (flights, store.state().counters.processed)))
+                let counters = &store.state().counters;
+                answer(reply, store.flights().map(|flights| (flights, counters.processed, counters.bytes)))
             }
             Job::State(reply) => answer(reply, Ok(store.state().clone())),
             Job::Stop => {}
@@ -430,14 +448,18 @@ fn apply(
             defer(reply, selected, deferred)
         }
         Job::Settle(landing, reply) => {
-            let Landing { pick, ending, links, unix_ms, .. } = *landing;
-            let landed = change.settle(Settle { pick, ending, fetched, links, unix_ms });
+            let Landing { pick, ending, links, beyond, unix_ms, .. } = *landing;
+            let landed = change.settle(Settle { pick, ending, fetched, links, beyond, unix_ms });
             defer(reply, landed, deferred)
         }
         Job::FallDue(unix_ms, reply) => {
             let admitted = change.fall_due(unix_ms, DUE_MAX);
             let next = change.next_due();
             defer(reply, admitted.map(|admitted| (admitted, next)), deferred)
+        }
+        Job::TakeBack(rules, pass, unix_ms, reply) => {
+            let taken = change.take_back(&rules.crawl, &rules.filter, rules.digest, pass, DUE_MAX, unix_ms);
+            defer(reply, taken, deferred)
         }
         Job::KeepFacts(queue, facts, reply) => {
             let kept = change.keep_facts(&queue, &facts);
@@ -484,6 +506,7 @@ fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         Job::Select(_, reply) => later(reply, deferred),
         Job::Settle(_, reply) => later(reply, deferred),
         Job::FallDue(_, reply) => later(reply, deferred),
+        Job::TakeBack(_, _, _, reply) => later(reply, deferred),
         Job::KeepFacts(_, _, reply) => later(reply, deferred),
         Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => {}
     }

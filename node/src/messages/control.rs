@@ -1,6 +1,8 @@
 //! Asking and steering actors.
 
 use actix::{Message, MessageResponse};
+use proto::crawl::frontier::Trouble;
+use proto::crawl::politeness::Micros;
 
 /// Asks the frontier where it stands.
 #[derive(Clone, Copy, Debug, Message)]
@@ -8,7 +10,7 @@ use actix::{Message, MessageResponse};
 pub struct GetStanding;
 
 /// Where the frontier stands.
-#[derive(Clone, Copy, Debug, MessageResponse)]
+#[derive(Clone, Debug, MessageResponse)]
 pub struct Standing {
     /// What the core says.
     pub core: proto::crawl::frontier::Standing,
@@ -16,6 +18,12 @@ pub struct Standing {
     pub admitting: usize,
     /// The page limit is reached.
     pub spent: bool,
+    /// No host that has URLs can be reached.
+    pub stranded: bool,
+    /// The clock that the core goes by, monotonic microseconds.
+    pub now: Micros,
+    /// Some of the hosts that are left alone for now, and why.
+    pub troubles: Vec<Trouble>,
 }
 
 /// Tells the frontier to hand out nothing more.

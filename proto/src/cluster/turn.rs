@@ -1,11 +1,22 @@
 //! What becomes of a record at each turn of its round, the same on every node that decides it: found, handed out, fetched, settled.
 
 use super::copy::Kept;
-use crate::batch::{Discovered, Pick};
+use crate::batch::{Discovered, Entry, Pick};
 use crate::crawl::outcome::{Ending, OutcomeKind, OutcomeRules, Settlement, settle};
 use crate::error_mask::ErrorMask;
 use crate::id::{NodeId, UrlId};
 use crate::record::{Progress, Status, UrlRecord, UrlState};
+
+/// What became of a record whose fetch ended.
+#[derive(Clone, Debug)]
+pub struct Turned {
+    /// The record.
+    pub kept: Kept,
+    /// How it ended.
+    pub kind: OutcomeKind,
+    /// What comes up when a later run's rules admit it.
+    pub aside: Option<Entry>,
+}
 
 impl Kept {
     /// A URL that `parent` named, or nobody did.
@@ -42,13 +53,13 @@ impl Kept {
         self
     }
 
-    /// Its fetch ended; also says how.
-    pub fn settled(self, pick: &Pick, ending: Ending, unix_ms: u64, rules: &OutcomeRules) -> (Kept, OutcomeKind) {
-        let Settlement { record, kind, again } = settle(self.record, pick, ending, unix_ms, rules);
+    /// Its fetch ended.
+    pub fn settled(self, pick: &Pick, ending: Ending, unix_ms: u64, rules: &OutcomeRules) -> Turned {
+        let Settlement { record, kind, again, aside } = settle(self.record, pick, ending, unix_ms, rules);
         let recurs = again.is_some() && kind != OutcomeKind::Again;
         let redirects = if recurs { 0 } else { self.redirects };
         let due_unix_ms = again.map_or(0, |(at, _)| at);
-        (Kept { record, kind: self.kind, redirects, due_unix_ms, recurs }, kind)
+        Turned { kept: Kept { record, kind: self.kind, redirects, due_unix_ms, recurs }, kind, aside }
     }
 
     /// Whether it is certainly on W disks: before it was fetched it was SELECTED there. What was refused without a fetch never was.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
+use std::sync::{PoisonError, RwLock};
 
 use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::{Deserialize, Serialize};
@@ -120,10 +121,12 @@ pub enum Refusal {
 }
 
 /// [`FilterRules`] made ready for asking.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Filter {
     rules: FilterRules,
     covered: Covered,
+    /// Hosts, or origins and directories, that seeds were redirected to: they are covered as if they had been named.
+    widened: RwLock<BTreeSet<String>>,
     include: RegexSet,
     exclude: RegexSet,
 }
@@ -148,7 +151,63 @@ impl Filter {
             Scope::Any => Covered::Everything,
         };
         let (include, exclude) = (compile(&rules.include)?, compile(&rules.exclude)?);
-        Ok(Filter { rules, covered, include, exclude })
+        Ok(Filter { rules, covered, widened: RwLock::default(), include, exclude })
+    }
+
+    /// A seed, or what it was redirected to before, redirects to `target`: says whether that is covered, and covers it from
+    /// now on if it is of the same registrable domain (`example.com` to `www.example.com`, `http` to `https`). A seed that
+    /// leads elsewhere covers nothing there: who names one domain does not ask for another.
+    pub fn widen(&self, from: &CanonicalUrl, target: &CanonicalUrl) -> bool {
+        if self.covers(target) {
+            return true;
+        }
+        if from.domain() != target.domain() {
+            return false;
+        }
+        let cover = match self.covered {
+            Covered::Hosts(_) => target.host().to_owned(),
+            Covered::Prefixes(_) => {
+                let below = directory(from)[from.origin().len()..].to_owned();
+                if !target.path().starts_with(&below) {
+                    return false; // away from the folder that was asked for
+                }
+                format!("{}{below}", target.origin())
+            }
+            Covered::Domains(_) | Covered::Everything => return false, // the same domain is covered already
+        };
+        self.widened.write().unwrap_or_else(PoisonError::into_inner).insert(cover);
+        true
+    }
+
+    /// Tells apart the rules of two runs: equal digests admit the same URLs.
+    pub fn digest(&self) -> [u8; 16] {
+        let mut hasher = blake3::Hasher::new();
+        let mut add = |text: &str| {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        };
+        add(&format!("{:?}", self.rules));
+        let covered = match &self.covered {
+            Covered::Hosts(all) | Covered::Domains(all) | Covered::Prefixes(all) => Some(all),
+            Covered::Everything => None,
+        };
+        covered.into_iter().flatten().for_each(|name| add(name));
+        add("widened");
+        self.widened.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|name| add(name));
+        hasher.finalize().as_bytes()[..16].try_into().expect("sixteen of thirty-two bytes")
+    }
+
+    fn covers(&self, url: &CanonicalUrl) -> bool {
+        if self.covered.contains(url) {
+            return true;
+        }
+        let widened = self.widened.read().unwrap_or_else(PoisonError::into_inner);
+        match self.covered {
+            _ if widened.is_empty() => false,
+            Covered::Hosts(_) => widened.contains(url.host()),
+            Covered::Prefixes(_) => widened.iter().any(|prefix| url.without_query().starts_with(prefix)),
+            Covered::Domains(_) | Covered::Everything => false,
+        }
     }
 
     /// Says whether `url`, found `depth` links away from a seed, belongs to the crawl.
@@ -156,7 +215,7 @@ impl Filter {
         let refused_if = |refused: bool, refusal| if refused { Err(refusal) } else { Ok(()) };
         let rules = &self.rules;
         refused_if(rules.depth_max.is_some_and(|max| depth > max), Refusal::TooDeep)?;
-        refused_if(!self.covered.contains(url), Refusal::OutOfScope)?;
+        refused_if(!self.covers(url), Refusal::OutOfScope)?;
         refused_if(url.as_str().len() > rules.url_bytes_max, Refusal::TooLong)?;
         refused_if(parameters(url) > usize::from(rules.query_parameters_max), Refusal::TooManyParameters)?;
         let segments = segments(url);
@@ -265,6 +324,11 @@ fn compile(patterns: &[String]) -> Result<RegexSet, FilterError> {
 }
 
 impl Refusal {
+    /// Says whether it is a choice of whoever runs the crawl, which another run may make differently, and no guard against traps.
+    pub const fn is_choice(self) -> bool {
+        matches!(self, Refusal::TooDeep | Refusal::OutOfScope | Refusal::Excluded | Refusal::NotIncluded)
+    }
+
     /// Stable name for summaries and metrics.
     pub const fn name(self) -> &'static str {
         match self {

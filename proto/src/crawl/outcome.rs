@@ -36,7 +36,7 @@ pub enum Ending {
     },
     /// A failure, with what the server said if it said anything, and how long it asked us to wait.
     Failed(Failure, Option<Box<Findings>>, Option<u64>),
-    /// It does not belong to the crawl.
+    /// The rules of this run do not admit it.
     Filtered,
 }
 
@@ -66,6 +66,8 @@ pub struct Settlement {
     pub kind: OutcomeKind,
     /// When it comes up again, Unix milliseconds, and as what.
     pub again: Option<(u64, Entry)>,
+    /// What comes up when a later run's rules admit it: it is refused by the rules of this run only.
+    pub aside: Option<Entry>,
 }
 
 /// Decides what becomes of `record`, whose fetch by `pick` ended at `now_unix_ms`.
@@ -96,7 +98,12 @@ fn answered(mut record: UrlRecord, pick: &Pick, mut found: Box<Findings>, rules:
         (false, None) => OutcomeKind::Stored,
     };
     record.findings = Some(found);
-    Settlement { record: closed(record, pick, Status::Processed, UrlState::Enabled, rules), kind, again: None }
+    Settlement {
+        record: closed(record, pick, Status::Processed, UrlState::Enabled, rules),
+        kind,
+        again: None,
+        aside: None,
+    }
 }
 
 fn not_modified(mut record: UrlRecord, pick: &Pick, at: u64, crawling_ms: u32, rules: &OutcomeRules) -> Settlement {
@@ -105,7 +112,7 @@ fn not_modified(mut record: UrlRecord, pick: &Pick, at: u64, crawling_ms: u32, r
     found.unchanged = found.unchanged.saturating_add(1);
     (found.crawled_at, found.crawling_ms) = (at, crawling_ms);
     let record = closed(record, pick, Status::Processed, UrlState::Enabled, rules);
-    Settlement { record, kind: OutcomeKind::Unchanged, again: None }
+    Settlement { record, kind: OutcomeKind::Unchanged, again: None, aside: None }
 }
 
 fn failed(
@@ -143,20 +150,28 @@ fn failed(
             let asked_for = wait_ms.unwrap_or(0).min(rules.retry.wait_max_ms);
             let wait = jittered(wait.max(asked_for), &pick.entry.url, attempt);
             let entry = Entry { progress, ..pick.entry.clone() };
-            Settlement { record, kind: OutcomeKind::Again, again: Some((now_unix_ms.saturating_add(wait), entry)) }
+            let again = Some((now_unix_ms.saturating_add(wait), entry));
+            Settlement { record, kind: OutcomeKind::Again, again, aside: None }
         }
         UrlVerdict::Retry { .. } | UrlVerdict::GiveUp => {
             let record = closed_keeping_mask(record, pick, Status::Crawled, UrlState::Error, rules);
             let kind = if failure == Failure::RobotsForbidden { OutcomeKind::Refused } else { OutcomeKind::Abandoned };
+            if failure == Failure::AddressRefused {
+                let aside = Some(entry_of_next_round(&record, pick, rules));
+                return Settlement { record, kind: OutcomeKind::Refused, again: None, aside };
+            }
             let again = next_round(&record, pick, now_unix_ms, rules);
-            Settlement { record, kind, again }
+            Settlement { record, kind, again, aside: None }
         }
     }
 }
 
+/// A page that a former round brought stays what it is; only its next round waits for other rules.
 fn filtered(record: UrlRecord, pick: &Pick, rules: &OutcomeRules) -> Settlement {
-    let record = closed(record, pick, Status::Crawled, UrlState::Disabled, rules);
-    Settlement { record, kind: OutcomeKind::Refused, again: None }
+    let brought = record.progress.status == Status::Processed && record.progress.round < pick.entry.progress.round;
+    let record = if brought { record } else { closed(record, pick, Status::Crawled, UrlState::Disabled, rules) };
+    let aside = Some(entry_of_next_round(&record, pick, rules));
+    Settlement { record, kind: OutcomeKind::Refused, again: None, aside }
 }
 
 fn closed(mut record: UrlRecord, pick: &Pick, status: Status, state: UrlState, rules: &OutcomeRules) -> UrlRecord {
@@ -179,15 +194,19 @@ fn closed_keeping_mask(
 }
 
 /// The next round, if there is one. A page that is gone is asked for again too: it may come back.
-fn next_round(record: &UrlRecord, pick: &Pick, now_unix_ms: u64, rules: &OutcomeRules) -> Option<(u64, Entry)> {
+pub fn next_round(record: &UrlRecord, pick: &Pick, now_unix_ms: u64, rules: &OutcomeRules) -> Option<(u64, Entry)> {
     let period = rules.recrawl_period_ms?;
-    let entry = Entry {
+    let entry = entry_of_next_round(record, pick, rules);
+    Some((now_unix_ms.saturating_add(jittered(period, &entry.url, 0)), entry))
+}
+
+fn entry_of_next_round(record: &UrlRecord, pick: &Pick, rules: &OutcomeRules) -> Entry {
+    Entry {
         progress: record.progress.next_round(rules.node),
         validators: record.findings.as_ref().and_then(|found| found.validators.clone()),
         redirects: 0,
         ..pick.entry.clone()
-    };
-    Some((now_unix_ms.saturating_add(jittered(period, &entry.url, 0)), entry))
+    }
 }
 
 /// Up to a tenth more, from the URL itself: what failed together does not come back together, and a replay is the same.
@@ -334,5 +353,28 @@ mod tests {
         let settled = settle(record(), &pick(record().progress), Ending::Filtered, 0, &rules(Some(1)));
         assert_eq!((settled.kind, settled.record.state), (OutcomeKind::Refused, UrlState::Disabled));
         assert!(settled.again.is_none());
+    }
+
+    #[test]
+    fn what_only_this_runs_rules_refuse_is_set_aside_for_another() {
+        for ending in [Ending::Filtered, Ending::Failed(Failure::AddressRefused, None, None)] {
+            let settled = settle(record(), &pick(record().progress), ending, 0, &rules(Some(1)));
+            assert_eq!((settled.kind, settled.record.progress.status), (OutcomeKind::Refused, Status::Crawled));
+            assert!(settled.again.is_none(), "not by itself");
+            let aside = settled.aside.expect("it waits for other rules");
+            assert!(aside.progress > settled.record.progress, "it can come up again");
+        }
+        let failed = Ending::Failed(Failure::RobotsForbidden, None, None);
+        assert!(settle(record(), &pick(record().progress), failed, 0, &rules(None)).aside.is_none());
+    }
+
+    #[test]
+    fn a_page_stays_a_page_when_its_next_round_is_set_aside() {
+        let first = settle(record(), &pick(record().progress), Ending::Answered(found(1)), 0, &rules(Some(1)));
+        let (_, entry) = first.again.unwrap();
+        let pick = Pick { entry: entry.clone(), ..pick(first.record.progress) };
+        let settled = settle(first.record.clone(), &pick, Ending::Filtered, 0, &rules(Some(1)));
+        assert_eq!(settled.record, first.record);
+        assert_eq!(settled.aside.unwrap().progress, entry.progress);
     }
 }

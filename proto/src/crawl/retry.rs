@@ -64,7 +64,8 @@ pub struct RetryRules {
     pub wait_min_ms: u64,
     /// The longest wait that doubling leads to.
     pub wait_max_ms: u64,
-    /// Wait while robots.txt cannot be had: the whole host is closed until then.
+    /// Longest wait while robots.txt cannot be had: the whole host is closed until then. The first wait is a quarter, the second
+    /// half of it.
     pub robots_wait_ms: u64,
 }
 
@@ -133,7 +134,7 @@ pub fn verdict(failure: Failure, attempt: u16, rules: &RetryRules) -> Verdict {
         Repeat::AtOnce => (rules.attempts_max, 0),
         Repeat::Doubling => (rules.attempts_max, rules.doubled(attempt)),
         Repeat::Patient => (rules.attempts_max.max(rules.slow_down_attempts_max), rules.doubled(attempt)),
-        Repeat::Robots => (rules.attempts_max, rules.robots_wait_ms),
+        Repeat::Robots => (rules.attempts_max, rules.robots_wait_ms >> (2 - attempt.saturating_sub(1).min(2))),
     };
     let url = if attempt < attempts_max { UrlVerdict::Retry { wait_ms } } else { UrlVerdict::GiveUp };
     Verdict { url, host, error }
@@ -329,6 +330,13 @@ mod tests {
         let waits: Vec<_> = (1..=6).map(|attempt| verdict(Failure::Timeout, attempt, &rules).url).collect();
         let expected = [100, 200, 400, 800, 1_000, 1_000].map(|wait_ms| UrlVerdict::Retry { wait_ms });
         assert_eq!(waits, expected);
+    }
+
+    #[test]
+    fn robots_txt_is_asked_for_again_after_a_quarter_a_half_and_the_whole_of_its_wait() {
+        let rules = RetryRules { attempts_max: 5, robots_wait_ms: 60_000, ..RetryRules::default() };
+        let waits: Vec<_> = (1..=4).map(|tries| verdict(Failure::RobotsUnavailable, tries, &rules).url).collect();
+        assert_eq!(waits, [15_000, 30_000, 60_000, 60_000].map(|wait_ms| UrlVerdict::Retry { wait_ms }));
     }
 
     #[test]

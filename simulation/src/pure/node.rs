@@ -829,7 +829,9 @@ pub(crate) fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
 }
 
 fn robots_answer(reply: Option<&Reply>) -> RobotsFetch {
-    let Some(Reply { outcome: Outcome::Answer(is), .. }) = reply else { return RobotsFetch::Unavailable };
+    let Some(Reply { outcome: Outcome::Answer(is), .. }) = reply else {
+        return RobotsFetch::Unavailable(Failure::ConnectionBroken);
+    };
     match is.answer.status {
         200..300 => {
             let body = &is.answer.body;
@@ -839,9 +841,9 @@ fn robots_answer(reply: Option<&Reply>) -> RobotsFetch {
             Some(location) => RobotsFetch::Redirect(location.to_owned()),
             None => RobotsFetch::Absent,
         },
-        429 => RobotsFetch::Unavailable,
+        429 => RobotsFetch::Unavailable(Failure::Http(429)),
         400..500 => RobotsFetch::Absent,
-        _ => RobotsFetch::Unavailable,
+        status => RobotsFetch::Unavailable(Failure::Http(status)),
     }
 }
 

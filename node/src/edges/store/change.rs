@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use proto::batch::{Discovered, Entry, Pick};
+use proto::batch::{Discovered, Entry, EntryKind, Pick};
 use proto::cluster::copy::Kept;
+use proto::cluster::turn::Turned;
 use proto::crawl::frontier::{HostFacts, Input};
 use proto::crawl::outcome::{Ending, OutcomeKind};
 use proto::id::{Round, UrlId};
@@ -63,6 +64,8 @@ pub struct Settle {
     pub fetched: Option<Fetched>,
     /// URLs found on it.
     pub links: Vec<Discovered>,
+    /// URLs found on it that the rules of this run do not admit.
+    pub beyond: Vec<Discovered>,
     /// When, Unix milliseconds.
     pub unix_ms: u64,
 }
@@ -76,6 +79,8 @@ pub struct Landed {
     pub kind: Option<OutcomeKind>,
     /// New URLs.
     pub admitted: Vec<Admitted>,
+    /// Bytes of all contents, with this one.
+    pub bytes: u64,
 }
 
 /// One atomic batch in the making.
@@ -83,11 +88,11 @@ pub struct Change<'a> {
     pub(super) store: &'a mut Store,
     pub(super) rows: Rows,
     /// Ids admitted in this batch, which no read of the database finds yet.
-    fresh: HashSet<UrlId, Seeded>,
+    pub(super) fresh: HashSet<UrlId, Seeded>,
     /// Earliest due entry of each slot in this batch, which no scan of the database finds yet.
     fresh_due: BTreeMap<usize, u64>,
-    /// Entries that fell due in this batch, which a scan of the database still finds.
-    fallen: HashSet<Vec<u8>>,
+    /// Rows that fell due, came back or were set aside in this batch, which a read of the database does not show.
+    pub(super) fallen: HashSet<Vec<u8>>,
     /// In-links to add. They go in last: a record put into the batch after its in-links would wipe them out.
     inlinks: Counts,
     /// Hosts whose counters changed.
@@ -115,7 +120,8 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Admits what is not known yet, counts a link to what is. `parent` is the page that names the URLs.
+    /// Admits what is not known yet, counts a link to what is. `parent` is the page that names the URLs; a page that no page
+    /// names is a seed, and a seed that failed is asked for again.
     pub fn admit(
         &mut self,
         crawl: &str,
@@ -123,20 +129,22 @@ impl Change<'_> {
         parent: Option<UrlId>,
         unix_ms: u64,
     ) -> Result<Vec<Admitted>, StoreError> {
-        let mut unsure = Vec::new();
+        let (mut unsure, mut admitted) = (Vec::new(), Vec::new());
+        let is_seed = |found: &Discovered| parent.is_none() && found.kind == EntryKind::Page && found.depth == 0;
         for found in urls {
             let key = UrlKey::new(crawl, &found.url);
-            if self.store.seen.contains(key.id()) || self.fresh.contains(&key.id()) {
+            if self.fresh.contains(&key.id()) || (self.store.seen.contains(key.id()) && !is_seed(&found)) {
                 self.count_link(key, parent);
             } else {
                 unsure.push((key, found));
             }
         }
         let known = self.are_known(&unsure)?;
-        let mut admitted = Vec::new();
         for ((key, found), known) in unsure.into_iter().zip(known) {
             // Once more: the same URL may stand twice in one list.
-            if known || self.fresh.contains(&key.id()) {
+            if known && is_seed(&found) && self.fresh.insert(key.id()) {
+                admitted.extend(self.name_again(crawl, &key, found)?);
+            } else if known || self.fresh.contains(&key.id()) {
                 self.store.seen.insert(key.id());
                 self.count_link(key, parent);
             } else if let Some(entry) = self.admit_new(crawl, key, found, parent, unix_ms)? {
@@ -175,6 +183,9 @@ impl Change<'_> {
         if !self.has_room(&queue, &found.url)? {
             self.store.state.places.traps += 1;
             return Ok(None);
+        }
+        if parent.is_none() {
+            self.drop_aside(&key)?; // it was a link beyond the rules, and is named now
         }
         let kept = Kept::discovered(&found, parent, unix_ms, self.store.options.node);
         let progress = kept.record.progress;
@@ -260,15 +271,19 @@ impl Change<'_> {
 
     /// Settles a flight: its record, its content, its links, and when it comes up again.
     pub fn settle(&mut self, done: Settle) -> Result<Landed, StoreError> {
-        let Settle { pick, ending, fetched, links, unix_ms } = done;
+        let Settle { pick, ending, fetched, links, beyond, unix_ms } = done;
         let crawl = pick.queue.crawl().to_owned();
         let key = UrlKey::new(&crawl, &pick.entry.url);
-        let nothing = Landed { flight: pick.flight, kind: None, admitted: Vec::new() };
+        let bytes = self.store.state.counters.bytes;
+        let nothing = Landed { flight: pick.flight, kind: None, admitted: Vec::new(), bytes };
         if !self.take_flight(&pick) {
             return Ok(nothing);
         }
         let Some((old, inlinks)) = self.kept(&key)? else { return Ok(nothing) };
-        let (kept, kind) = old.clone().settled(&pick, ending, unix_ms, &self.store.rules);
+        if has_ended(&old.record, &pick.entry) {
+            return Ok(nothing);
+        }
+        let Turned { kept, kind, aside } = old.clone().settled(&pick, ending, unix_ms, &self.store.rules);
         self.replace(&pick.queue, &key, Some(&old.record), &kept, inlinks)?;
         if let Some(fetched) = fetched {
             self.put_content(&key, pick.entry.progress.round, &fetched)?;
@@ -276,8 +291,13 @@ impl Change<'_> {
         if let Some((at, entry)) = kept.entry(self.store.options.node) {
             self.put_due(&pick.queue, pick.order, at, &entry, kind == OutcomeKind::Again)?;
         }
+        if let Some(entry) = aside {
+            self.put_aside(&pick.queue, pick.order, entry)?;
+        }
         let admitted = self.admit(&crawl, links, Some(key.id()), unix_ms)?;
-        Ok(Landed { flight: pick.flight, kind: Some(kind), admitted })
+        self.keep_links(&crawl, beyond, key.id())?;
+        let bytes = self.store.state.counters.bytes;
+        Ok(Landed { flight: pick.flight, kind: Some(kind), admitted, bytes })
     }
 
     pub(super) fn put_content(&mut self, key: &UrlKey, round: Round, fetched: &Fetched) -> Result<(), StoreError> {
@@ -323,6 +343,9 @@ impl Change<'_> {
             self.delete("due", &key);
             let places = &mut self.store.state.places;
             *(if retry { &mut places.retries } else { &mut places.recrawls }) -= 1;
+            if !retry && self.is_superseded(&queue, &entry)? {
+                continue;
+            }
             self.put_ready(&queue, order, &entry)?;
             if self.store.options.replica {
                 self.note_fallen(&queue, &entry)?;
@@ -330,6 +353,12 @@ impl Change<'_> {
             admitted.push(Admitted { queue, order, entry, new_host: false });
         }
         Ok(admitted)
+    }
+
+    /// Whether a page was put up for this round, or a later one, in another way: by name, or by another recrawl period.
+    fn is_superseded(&self, queue: &QueueKey, entry: &Entry) -> Result<bool, StoreError> {
+        let kept = self.kept(&UrlKey::new(queue.crawl(), &entry.url))?;
+        Ok(kept.is_some_and(|(kept, _)| kept.record.progress.round >= entry.progress.round))
     }
 
     /// When the next entry falls due, Unix milliseconds.
@@ -366,6 +395,7 @@ impl Change<'_> {
         }
         let state = self.store.state.clone();
         self.put("meta", b"state", &state)?;
+        self.put("meta", b"aside", &(state.places.aside, state.places.links_aside))?;
         let batch = self.rows.into_batch(|name| self.store.family(name));
         let mut options = WriteOptions::default();
         options.set_sync(true);
@@ -393,7 +423,7 @@ impl Change<'_> {
     }
 
     /// Puts a record in the place of another, in the counters too.
-    fn replace(
+    pub(super) fn replace(
         &mut self,
         queue: &QueueKey,
         key: &UrlKey,
@@ -435,7 +465,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn kept(&self, key: &UrlKey) -> Result<Option<(Kept, u32)>, StoreError> {
+    pub(super) fn kept(&self, key: &UrlKey) -> Result<Option<(Kept, u32)>, StoreError> {
         let value = self
             .store
             .db
@@ -455,11 +485,15 @@ impl Change<'_> {
         Ok(self.store.hosts.get_mut(queue).expect("just put in"))
     }
 
-    fn get<T: serde::de::DeserializeOwned>(&self, family: &'static str, key: &[u8]) -> Result<Option<T>, StoreError> {
+    pub(super) fn get<T: serde::de::DeserializeOwned>(
+        &self,
+        family: &'static str,
+        key: &[u8],
+    ) -> Result<Option<T>, StoreError> {
         self.store.get(family, key)
     }
 
-    fn put<T: Serialize>(&mut self, family: &'static str, key: &[u8], value: &T) -> Result<(), StoreError> {
+    pub(super) fn put<T: Serialize>(&mut self, family: &'static str, key: &[u8], value: &T) -> Result<(), StoreError> {
         self.rows
             .put(family, key, |row| wire::encode_into(value, row).map_err(|error| StoreError::damaged(family, error)))
     }
@@ -467,6 +501,12 @@ impl Change<'_> {
     pub(super) fn delete(&mut self, family: &'static str, key: &[u8]) {
         self.rows.delete(family, key);
     }
+}
+
+/// Whether the round of an entry is over: it stood in its queue twice, and the other one landed.
+fn has_ended(record: &UrlRecord, entry: &Entry) -> bool {
+    let closed = matches!(record.progress.status, Status::Crawled | Status::Processed);
+    closed && record.progress.round >= entry.progress.round
 }
 
 /// Key of a host's facts.

@@ -6,14 +6,16 @@
 //! Column families (keys in [`proto::key`]):
 //! `url` record, preceded by the in-links in four bytes; `ready` entries in fetching order; `due` entries that wait for their time;
 //! `flight` which of the ready entries are handed out (their URLs are SELECTED_TO_CRAWL); `host` facts and counters of a host;
-//! `content` where each version lies in the WARC files; `digest` the first URL of each content; `seen` queries counted per path;
+//! `aside` what the rules of this run do not admit; `content` where each version lies in the WARC files; `digest` the first URL of each content; `seen` queries counted per path;
 //! `tally` in-links that are not yet added to their records; `meta` format version and state.
 
+mod aside;
 mod change;
 mod columns;
 mod convert;
 mod read;
 mod replica;
+mod rounds;
 mod rows;
 mod tally;
 #[cfg(test)]
@@ -34,6 +36,7 @@ use rocksdb::{ColumnFamily, DBWithThreadMode, SingleThreaded};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+pub use self::aside::Pass;
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
 pub use self::read::{HostRow, Stored};
 pub use self::replica::{Begun, Merged};
@@ -143,6 +146,8 @@ pub struct StoreOptions {
     pub recrawl_period_ms: Option<u64>,
     /// Whether a content that another URL gave before is only referred to.
     pub dedupe_content: bool,
+    /// Links beyond the rules of a run that are kept for a run with wider ones.
+    pub links_aside_max: u64,
     /// URLs whose in-links gather in memory before they are added to their records, some 100 bytes each.
     pub tally_urls_max: usize,
     /// Memory for reads, in bytes.
@@ -161,6 +166,7 @@ impl Default for StoreOptions {
             retry: RetryRules::default(),
             recrawl_period_ms: None,
             dedupe_content: true,
+            links_aside_max: 1_000_000,
             tally_urls_max: 65_536,
             cache_bytes: 64 << 20,
             write_buffer_bytes: 96 << 20,
@@ -181,6 +187,12 @@ pub struct Places {
     pub flights: u64,
     /// Not admitted because their host or path has too many.
     pub traps: u64,
+    /// Set aside: the rules of the run that met them do not admit them. Kept in a row of its own, as folders without it are in use.
+    #[serde(skip)]
+    pub aside: u64,
+    /// Links that no run's rules admitted yet, likewise.
+    #[serde(skip)]
+    pub links_aside: u64,
 }
 
 impl Places {
@@ -240,6 +252,8 @@ pub struct Store {
     life: u32,
     state: State,
     seen: SeenCache,
+    /// Ids that were looked up as links beyond the rules.
+    seen_aside: SeenCache,
     hosts: HashMap<QueueKey, KnownHost, Seeded>,
     paths: HashMap<Vec<u8>, u32, Seeded>,
     /// Flights of this life that have not landed, by the keys of their entries. A page can land in the very change that hands
@@ -265,6 +279,9 @@ impl Store {
         write_version(dir)?;
         store.return_flights()?;
         store.take_sides()?;
+        if !store.options.replica {
+            store.reschedule_rounds()?;
+        }
         store.load_due()?;
         Ok(store)
     }
@@ -296,6 +313,7 @@ impl Store {
             life: 0,
             state: State::default(),
             seen: SeenCache::new(),
+            seen_aside: SeenCache::new(),
             hosts: HashMap::with_hasher(seeded),
             paths: HashMap::with_hasher(seeded),
             flying: HashMap::with_hasher(seeded),
@@ -329,6 +347,9 @@ impl Store {
         }
         self.boot = self.read_meta("boot")?.unwrap_or(0);
         self.state = self.read_meta("state")?.unwrap_or_default();
+        if let Some((aside, links)) = self.read_meta::<(u64, u64)>("aside")? {
+            (self.state.places.aside, self.state.places.links_aside) = (aside, links);
+        }
         self.load_tally()
     }
 
@@ -400,6 +421,7 @@ impl Store {
         self.hosts.clear();
         self.paths.clear();
         self.seen = SeenCache::new();
+        self.seen_aside = SeenCache::new();
         self.load()?;
         self.load_flying()?;
         self.load_due()

@@ -223,7 +223,7 @@ impl Store {
         self.rows("url", Vec::new(), Vec::new()).map(|row| row.and_then(|(key, value)| self.stored(&key, &value)))
     }
 
-    fn stored(&self, key: &[u8], value: &[u8]) -> Result<Stored, StoreError> {
+    pub(super) fn stored(&self, key: &[u8], value: &[u8]) -> Result<Stored, StoreError> {
         let kept: Kept = wire::decode(value.get(INLINKS_BYTES..).unwrap_or_default())
             .map_err(|error| StoreError::damaged("url", error))?;
         let record = kept.record;
@@ -279,12 +279,29 @@ impl Store {
             traps: self.state.places.traps,
             ..Places::default()
         };
+        (places.aside, places.links_aside) = self.count_aside()?;
         for row in self.rows("due", Vec::new(), Vec::new()) {
             let (_, value) = row?;
             let retry: (bool, Entry) = wire::decode(&value).map_err(|error| StoreError::damaged("due", error))?;
             *(if retry.0 { &mut places.retries } else { &mut places.recrawls }) += 1;
         }
         Ok((counters, places))
+    }
+
+    /// Rows of a family behind `after`, at most `limit`.
+    #[allow(clippy::type_complexity)] // a row is a key and a value
+    pub(super) fn rows_after(
+        &self,
+        family: &'static str,
+        after: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+        let mut start = after.to_vec();
+        if !after.is_empty() {
+            start.push(0); // the first key behind it
+        }
+        let rows = self.rows(family, start, Vec::new()).take(limit);
+        rows.map(|row| row.map(|(key, value)| (key.into_vec(), value.into_vec()))).collect()
     }
 
     /// Rows of a family from `start` on, as long as their keys begin with `prefix`.

@@ -13,6 +13,7 @@ use proto::cluster::message::{COPIES_BYTES_MAX, Stage};
 use proto::cluster::mutant::Planted;
 use proto::cluster::repair::{Changed, Digests};
 use proto::cluster::slot_set::SlotSet;
+use proto::cluster::turn::Turned;
 use proto::control::Totals;
 use proto::counters::HostCounters;
 use proto::crawl::outcome::{Ending, OutcomeKind};
@@ -139,7 +140,7 @@ impl Store {
         let (kept, page) = match stage {
             Stage::Crawled => (kept.crawled(pick, self.options.node), false),
             Stage::Processed => {
-                let (kept, kind) = kept.settled(pick, ending, unix_ms, &self.rules);
+                let Turned { kept, kind, .. } = kept.settled(pick, ending, unix_ms, &self.rules);
                 (kept, matches!(kind, OutcomeKind::Stored | OutcomeKind::Duplicate | OutcomeKind::Unchanged))
             }
         };

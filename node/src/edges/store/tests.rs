@@ -11,6 +11,8 @@ use proto::url::{CanonicalUrl, UrlRules};
 
 use super::*;
 
+mod rules;
+
 fn url(text: &str) -> CanonicalUrl {
     CanonicalUrl::parse(text, &UrlRules::default()).unwrap()
 }
@@ -49,7 +51,8 @@ fn select(store: &mut Store, picks: &[Pick]) {
 fn settle(store: &mut Store, pick: Pick, ending: Ending, links: &[&str]) -> Landed {
     let links = links.iter().map(|text| discovered(text)).collect();
     let mut change = store.change();
-    let landed = change.settle(Settle { pick, ending, fetched: None, links, unix_ms: 2_000 }).unwrap();
+    let landed =
+        change.settle(Settle { pick, ending, fetched: None, links, beyond: Vec::new(), unix_ms: 2_000 }).unwrap();
     change.commit().unwrap();
     landed
 }
@@ -153,7 +156,16 @@ fn what_falls_due_in_the_group_that_put_it_there_is_found_by_the_next() {
     select(&mut store, std::slice::from_ref(&first));
     let mut change = store.change();
     let lost = Ending::Failed(Failure::Lost, None, None);
-    change.settle(Settle { pick: first, ending: lost, fetched: None, links: Vec::new(), unix_ms: 2_000 }).unwrap();
+    change
+        .settle(Settle {
+            pick: first,
+            ending: lost,
+            fetched: None,
+            links: Vec::new(),
+            beyond: Vec::new(),
+            unix_ms: 2_000,
+        })
+        .unwrap();
     assert_eq!(change.fall_due(3_000, 10).unwrap().len(), 0, "it is not on disk yet");
     change.commit().unwrap();
     let mut change = store.change();
@@ -170,7 +182,14 @@ fn a_flight_that_is_given_up_and_settled_in_one_group_lands_once() {
     let first = pick(&admit(&mut store, &["http://a.example/"])[0], 1);
     select(&mut store, std::slice::from_ref(&first));
     let mut change = store.change();
-    let settle = |ending| Settle { pick: first.clone(), ending, fetched: None, links: Vec::new(), unix_ms: 2_000 };
+    let settle = |ending| Settle {
+        pick: first.clone(),
+        ending,
+        fetched: None,
+        links: Vec::new(),
+        beyond: Vec::new(),
+        unix_ms: 2_000,
+    };
     let late = change.settle(settle(answered())).unwrap();
     let lost = change.settle(settle(Ending::Failed(Failure::Lost, None, None))).unwrap();
     change.commit().unwrap();
@@ -223,6 +242,7 @@ fn what_falls_due_twice_in_one_group_is_queued_once() {
         ending: Ending::Failed(Failure::Lost, None, None),
         fetched: None,
         links: Vec::new(),
+        beyond: Vec::new(),
         unix_ms: 2_000,
     };
     let mut change = store.change();
@@ -345,6 +365,7 @@ enum Step {
     Settle(u8, Vec<u8>),
     Fail(u8),
     Refuse(u8),
+    Rules(u8),
     FallDue,
     Reopen,
 }
@@ -355,7 +376,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<u8>().prop_map(Step::Select),
         4 => (any::<u8>(), proptest::collection::vec(0..40u8, 0..6)).prop_map(|(at, links)| Step::Settle(at, links)),
         2 => any::<u8>().prop_map(Step::Fail),
-        1 => any::<u8>().prop_map(Step::Refuse),
+        2 => any::<u8>().prop_map(Step::Refuse),
+        1 => any::<u8>().prop_map(Step::Rules),
         1 => Just(Step::FallDue),
         1 => Just(Step::Reopen),
     ]
@@ -407,6 +429,9 @@ proptest! {
                 Step::Refuse(at) => if let Some(pick) = take(&mut flying, at) {
                     settle(&mut store, pick, Ending::Filtered, &[]);
                 },
+                Step::Rules(host) => {
+                    rules::take_back(&mut store, &rules::without(&[&format!("//h{}[.]", host % 7)]));
+                }
                 Step::FallDue => {
                     let mut change = store.change();
                     change.fall_due(u64::MAX - 1, 5).unwrap();
@@ -421,9 +446,9 @@ proptest! {
             let (counters, places) = store.recount().unwrap();
             prop_assert_eq!(&counters, &store.state().counters);
             prop_assert_eq!(&places, &store.state().places);
-            // Every URL that was not filtered out for good has exactly one place.
-            let placed = places.ready + places.retries + places.recrawls + places.flights;
-            prop_assert_eq!(placed, counters.known - counters.filtered);
+            // Every URL has exactly one place.
+            let placed = places.ready + places.retries + places.recrawls + places.flights + places.aside;
+            prop_assert_eq!(placed, counters.known);
         }
     }
 }

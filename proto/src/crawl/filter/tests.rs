@@ -228,3 +228,54 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_seed_that_moved_within_its_domain_is_covered_where_it_is_now() {
+    let filter = scoped(Scope::Host, &["http://example.com/"]);
+    assert!(filter.widen(&url("http://example.com/"), &url("https://www.example.com/")));
+    assert!(
+        !filter.widen(&url("http://example.com/"), &url("https://example.org/")),
+        "another domain was not asked for"
+    );
+    assert_scope(
+        &filter,
+        &[
+            ("https://www.example.com/x", true),
+            ("http://example.com/", true),
+            ("http://shop.example.com/", false),
+            ("https://example.org/", false),
+        ],
+    );
+}
+
+#[test]
+fn a_folder_that_moved_is_covered_where_it_is_now_and_no_more_of_its_site() {
+    let filter = scoped(Scope::Prefix, &["http://example.com/docs/"]);
+    assert!(!filter.widen(&url("http://example.com/docs/"), &url("https://example.com/")), "out of the folder");
+    assert!(filter.widen(&url("http://example.com/docs/"), &url("https://example.com/docs/start")));
+    assert_scope(
+        &filter,
+        &[("https://example.com/docs/x", true), ("https://example.com/", false), ("http://example.com/docs/x", true)],
+    );
+}
+
+#[test]
+fn the_digest_tells_rules_apart_and_is_the_same_for_the_same() {
+    let digest = |rules: FilterRules, seeds: &[&str]| filter(rules, seeds).digest();
+    let rules = FilterRules::default;
+    let (one, two) = ("http://a.example/", "http://b.example/");
+    assert_eq!(digest(rules(), &[one, two]), digest(rules(), &[two, one]));
+    assert_eq!(digest(rules(), &["http://a.example/x"]), digest(rules(), &[one]), "only its host matters");
+    let deeper = FilterRules { depth_max: Some(7), ..rules() };
+    let wider = FilterRules { scope: Scope::Domain, ..rules() };
+    let fewer = FilterRules { exclude: vec!["x".into()], ..rules() };
+    let all: BTreeSet<_> = [digest(rules(), &[one]), digest(rules(), &[one, two]), digest(deeper, &[one])]
+        .into_iter()
+        .chain([digest(wider, &[one]), digest(fewer, &[one])])
+        .collect();
+    assert_eq!(all.len(), 5);
+    let filter = filter(rules(), &[one]);
+    let before = filter.digest();
+    filter.widen(&url(one), &url("http://www.a.example/"));
+    assert_ne!(filter.digest(), before);
+}

@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 use self::queue::{Address, Errand, Queue, RobotsState};
 pub use self::step::{
-    Effect, FrontierRules, HostFacts, Input, LoadedQueue, Now, RobotsCopy, RobotsFetch, Standing, Why,
+    Effect, FrontierRules, HostFacts, Input, LoadedQueue, Now, RobotsCopy, RobotsFetch, Standing, Trouble, Why,
 };
-use super::filter::{Filter, Refusal};
+use super::filter::Filter;
 use super::politeness::{Micros, SECOND};
 use super::retry::{Failure, HostVerdict, UrlVerdict, verdict};
 use super::robots::Robots;
@@ -47,6 +47,8 @@ const ROBOTS_REDIRECTS_MAX: u8 = 5;
 const ADDRESS_FAILURE_MIN: Micros = SECOND;
 /// A robots.txt up to this size never makes its queue leave memory: that would gain nothing.
 const ROBOTS_BYTES_SMALL: usize = 16 << 10;
+/// A host that is asked again sooner than this is in no trouble.
+const TROUBLE_MIN: Micros = 3 * SECOND;
 /// Sitemaps taken from one robots.txt.
 const SITEMAPS_MAX: usize = 100;
 
@@ -208,6 +210,16 @@ impl Frontier {
         self.rules.pages_max.is_some_and(|max| self.pages >= max)
     }
 
+    /// Lets at most this many fly from now on.
+    pub fn limit_flights(&mut self, flights_max: usize) {
+        self.rules.flights_max = flights_max.max(1);
+    }
+
+    /// Pages fetched so far, from the start of the crawl.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
     /// Fetches that are not settled.
     pub fn flights(&self) -> usize {
         self.flights.len()
@@ -225,9 +237,22 @@ impl Frontier {
         Standing {
             queues: self.queues.len(),
             hosts_busy: self.queues.values().filter(|queue| queue.busy).count(),
+            hosts_active: self.queues.values().filter(|queue| queue.has_work()).count(),
             flights: self.flights.len(),
             next_due: self.agenda.first().map(|(at, ..)| *at),
         }
+    }
+
+    /// Hosts that have URLs and are left alone for now, at most `limit`, in the order of their names: for people who ask.
+    pub fn troubles(&self, now: Now, limit: usize) -> Vec<Trouble> {
+        let troubles = self.queues.iter().filter_map(|(key, queue)| queue.trouble(key));
+        troubles.filter(|trouble| trouble.until > now.mono + TROUBLE_MIN).take(limit).collect()
+    }
+
+    /// Whether every host that has URLs could not be reached, twice or more: nothing can be fetched for now.
+    pub fn is_stranded(&self) -> bool {
+        let mut hosts = self.queues.values().filter(|queue| queue.has_work()).peekable();
+        hosts.peek().is_some() && !self.sweep.needed && hosts.all(|queue| queue.is_unreachable())
     }
 
     /// A flight of a former life of this actor that may still be settled: its host stays busy until then.
@@ -511,7 +536,8 @@ impl Frontier {
 
     fn robots_fetched(&mut self, now: Now, flight: u64, answer: RobotsFetch, out: &mut Vec<Effect>) {
         let Some(Flight { queue, fetching, cargo: Cargo::Robots(errand), .. }) = self.land(flight) else { return };
-        let verdict = if answer == RobotsFetch::Unavailable { HostVerdict::Failing } else { HostVerdict::Healthy };
+        let failed = matches!(answer, RobotsFetch::Unavailable(_));
+        let verdict = if failed { HostVerdict::Failing } else { HostVerdict::Healthy };
         // The delay that it asks for counts from this very request.
         let (body, rest) = match answer {
             RobotsFetch::Body(body) => (Some(Some(body)), None),
@@ -526,8 +552,8 @@ impl Frontier {
         }
         match rest {
             Some(RobotsFetch::Redirect(location)) => self.robots_redirected(now, errand, &location, out),
-            Some(_) => self.robots_unavailable(now, &errand),
-            None => {}
+            Some(RobotsFetch::Unavailable(why)) => self.robots_unavailable(now, &errand, why),
+            _ => {}
         }
     }
 
@@ -538,7 +564,9 @@ impl Frontier {
             _ if errand.hops >= ROBOTS_REDIRECTS_MAX => self.robots_known(now, errand, None, out),
             Err(_) => self.robots_known(now, errand, None, out),
             // Another node's host: only that node may ask it.
-            Ok(url) if !self.leases.serve(Slot::of_domain(url.domain())) => self.robots_unavailable(now, &errand),
+            Ok(url) if !self.leases.serve(Slot::of_domain(url.domain())) => {
+                self.robots_unavailable(now, &errand, Failure::RobotsUnavailable)
+            }
             Ok(url) => {
                 let host = QueueKey::new(errand.queue.crawl(), &url);
                 let next = Errand { url, hops: errand.hops + 1, ..errand };
@@ -576,11 +604,11 @@ impl Frontier {
         }
     }
 
-    fn robots_unavailable(&mut self, now: Now, errand: &Errand) {
+    fn robots_unavailable(&mut self, now: Now, errand: &Errand, why: Failure) {
         let Some(queue) = self.queues.get_mut(&errand.queue) else { return };
         let tries = queue.robots_tries(&errand.origin) + 1;
         let state = match verdict(Failure::RobotsUnavailable, tries, &self.rules.retry).url {
-            UrlVerdict::Retry { wait_ms } => RobotsState::Unavailable { tries, until: now.mono + wait_ms * 1_000 },
+            UrlVerdict::Retry { wait_ms } => RobotsState::Unavailable { tries, until: now.mono + wait_ms * 1_000, why },
             UrlVerdict::GiveUp => RobotsState::Hopeless { until_unix: now.unix_ms + self.rules.robots_ttl_ms },
         };
         queue.set_robots(&errand.origin, state);
@@ -622,7 +650,7 @@ impl Frontier {
             }
             match flight.cargo {
                 Cargo::Page(pick) | Cargo::Refused(pick) => out.push(Effect::Lost(pick)),
-                Cargo::Robots(errand) => self.robots_unavailable(now, &errand),
+                Cargo::Robots(errand) => self.robots_unavailable(now, &errand, Failure::Lost),
             }
         }
     }
@@ -688,10 +716,19 @@ impl Frontier {
         if queue.busy || queue.waits() {
             return Again::Waits;
         }
-        if queue.pace.next_ok() > now.mono {
-            return Again::At(queue.pace.next_ok());
-        }
         for _ in 0..REFUSALS_PER_VISIT {
+            // What is refused by what is known already is no request: neither the host's delay nor its address matters.
+            if let Some(why) = self.refusal(now, queue) {
+                match self.refuse(now, key, queue, why, out) {
+                    Next::Wait(again) => return again,
+                    _ => continue,
+                }
+            }
+            // Neither is reading on; but who leaves memory stays until its delay is over.
+            let reads_on = queue.is_empty() && queue.more && !self.is_crowded();
+            if queue.pace.next_ok() > now.mono && !reads_on {
+                return Again::At(queue.pace.next_ok());
+            }
             if queue.is_empty() {
                 return self.visit_empty(key, queue, out);
             }
@@ -713,13 +750,18 @@ impl Frontier {
             return Again::Forget;
         }
         // With more queues than places, a queue that emptied its window lets the others in; the sweep brings it back.
-        if self.sweep.needed && self.queues.len() + 1 >= self.rules.queues_max {
+        if self.is_crowded() {
             self.leave_on_disk(key.slot());
             return Again::Forget;
         }
         queue.refilling = true;
         out.push(Effect::Refill { queue: key.clone(), after: queue.cursor, limit: self.rules.window_max });
         Again::Waits
+    }
+
+    /// Whether queues on disk wait for the place of the one that is being visited.
+    fn is_crowded(&self) -> bool {
+        self.sweep.needed && self.queues.len() + 1 >= self.rules.queues_max
     }
 
     fn leave_on_disk(&mut self, slot: Slot) {
@@ -744,19 +786,14 @@ impl Frontier {
             self.start(now, key, queue, address, flight, Cargo::Robots(errand));
             return Next::Took;
         }
-        let Some((order, entry)) = queue.window.first_key_value() else { return Next::Refused };
-        if let Err(refusal) = self.admits(entry, order.depth) {
-            return self.refuse(now, key, queue, Why::Filtered(refusal), out);
-        }
+        let Some((_, entry)) = queue.window.first_key_value() else { return Next::Refused };
         if self.rules.obey_robots {
             match queue.may_fetch(now, &entry.url) {
                 RobotsSay::Yes => {}
                 RobotsSay::No => {
                     return self.refuse(now, key, queue, Why::Failed(Failure::RobotsForbidden), out);
                 }
-                RobotsSay::Hopeless => {
-                    return self.refuse(now, key, queue, Why::Failed(Failure::RobotsUnavailable), out);
-                }
+                RobotsSay::Hopeless => return Next::Refused, // the next look refuses it
                 RobotsSay::NotBefore(at) => return Next::Wait(Again::At(at)),
                 RobotsSay::Ask => {
                     let origin = entry.url.origin().to_owned();
@@ -779,11 +816,15 @@ impl Frontier {
         Next::Took
     }
 
-    fn admits(&self, entry: &Entry, depth: u16) -> Result<(), Refusal> {
-        match entry.kind {
-            EntryKind::Page => self.filter.admits(&entry.url, depth),
-            EntryKind::Sitemap => Ok(()), // judged when it was named
-        }
+    /// Why the first entry need not wait for its turn: it does not belong to this run, or its host is given up.
+    fn refusal(&self, now: Now, queue: &Queue) -> Option<Why> {
+        let (order, entry) = queue.window.first_key_value()?;
+        let refusal = match entry.kind {
+            EntryKind::Page => self.filter.admits(&entry.url, order.depth).err(),
+            EntryKind::Sitemap => None, // judged when it was named
+        };
+        let hopeless = || self.rules.obey_robots && queue.is_hopeless(now, &entry.url);
+        refusal.map(Why::Filtered).or_else(|| hopeless().then_some(Why::Failed(Failure::RobotsUnavailable)))
     }
 
     /// The address to be asked, `None` where addresses are not paced; or why not now.
@@ -832,7 +873,7 @@ impl Frontier {
             if errand.queue == *key {
                 queue.set_robots(&errand.origin, RobotsState::Forgotten);
             } else {
-                self.robots_unavailable(now, &errand);
+                self.robots_unavailable(now, &errand, failure);
             }
             return Next::Refused;
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use super::{FrontierRules, HostFacts, Now, ORIGINS_MAX, RobotsCopy, RobotsSay, robots_of};
+use super::{FrontierRules, HostFacts, Now, ORIGINS_MAX, RobotsCopy, RobotsSay, Trouble, robots_of};
 use crate::batch::Entry;
 use crate::crawl::politeness::{Micros, Pace, PaceRules};
 use crate::crawl::retry::Failure;
@@ -56,6 +56,7 @@ pub(super) enum RobotsState {
     Unavailable {
         tries: u16,
         until: Micros,
+        why: Failure,
     },
     Hopeless {
         until_unix: u64,
@@ -143,6 +144,35 @@ impl Queue {
         self.window.is_empty() && self.errands.is_empty()
     }
 
+    /// There is something to fetch from its host, now or later.
+    pub(super) fn has_work(&self) -> bool {
+        self.busy || !self.is_empty() || self.more || self.loading
+    }
+
+    /// Why its host is left alone although it has work, and until when.
+    pub(super) fn trouble(&self, key: &QueueKey) -> Option<Trouble> {
+        if self.busy || !self.has_work() {
+            return None;
+        }
+        let robots = self.robots.iter().find_map(|(_, state)| match state {
+            RobotsState::Unavailable { until, why, .. } => Some((*until, Some(*why))),
+            _ => None,
+        });
+        let (until, robots) = robots.unwrap_or((0, None));
+        let (until, failures) = (until.max(self.pace.next_ok()), self.pace.lessons().failures);
+        Some(Trouble { host: key.host(), robots, failures, until })
+    }
+
+    /// Its robots.txt was asked for again and again, and nobody answered.
+    pub(super) fn is_unreachable(&self) -> bool {
+        let unreachable = |state: &RobotsState| match state {
+            RobotsState::Unavailable { tries, why, .. } => *tries >= 2 && !matches!(why, Failure::Http(_)),
+            RobotsState::Asked { .. } | RobotsState::Forgotten => false,
+            RobotsState::Known { .. } | RobotsState::Hopeless { .. } => false,
+        };
+        !self.busy && !self.robots.is_empty() && self.robots.iter().all(|(_, state)| unreachable(state))
+    }
+
     /// A placeholder was loaded: what came meanwhile stays.
     pub(super) fn take_over(&mut self, placeholder: Queue, stale: bool) {
         self.more |= placeholder.more;
@@ -212,6 +242,13 @@ impl Queue {
     }
 
     // robots.txt
+
+    /// Its robots.txt could not be had, often enough.
+    pub(super) fn is_hopeless(&self, now: Now, url: &CanonicalUrl) -> bool {
+        let hopeless =
+            |state: &RobotsState| matches!(state, RobotsState::Hopeless { until_unix } if *until_unix > now.unix_ms);
+        self.robots.iter().any(|(origin, state)| hopeless(state) && origin == url.origin())
+    }
 
     pub(super) fn may_fetch(&self, now: Now, url: &CanonicalUrl) -> RobotsSay {
         let origin = url.origin();

@@ -100,8 +100,8 @@ pub enum RobotsFetch {
     Absent,
     /// A redirect to here.
     Redirect(String),
-    /// 5xx, 429, no answer: unknown.
-    Unavailable,
+    /// 5xx, 429, no answer: unknown, because of this.
+    Unavailable(Failure),
 }
 
 /// What happened.
@@ -265,8 +265,21 @@ pub enum Effect {
 pub enum Why {
     /// A failure of the table.
     Failed(Failure),
-    /// It does not belong to the crawl (any more).
+    /// The rules of this run do not admit it.
     Filtered(Refusal),
+}
+
+/// A host that has URLs and is left alone for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Its name.
+    pub host: String,
+    /// Why its robots.txt cannot be had, if that is what is waited for.
+    pub robots: Option<Failure>,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Until when, monotonic.
+    pub until: Micros,
 }
 
 /// Why nothing, or little, is fetched right now: for people who ask.
@@ -276,6 +289,8 @@ pub struct Standing {
     pub queues: usize,
     /// Hosts being asked at this moment.
     pub hosts_busy: usize,
+    /// Hosts in memory that have URLs to fetch, now or after their delay.
+    pub hosts_active: usize,
     /// Flights not settled.
     pub flights: usize,
     /// When the next queue is due, if one is.

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::crawl::filter::FilterRules;
+use crate::crawl::filter::{FilterRules, Refusal, Scope};
 use crate::crawl::politeness::PaceRules;
 use crate::crawl::retry::RetryRules;
 use crate::id::NodeId;
@@ -81,8 +81,7 @@ struct World {
 
 impl World {
     fn new(rules: FrontierRules, seed: u64) -> World {
-        let filter =
-            Filter::new(FilterRules { scope: crate::crawl::filter::Scope::Any, ..FilterRules::default() }, &[]);
+        let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[]);
         let now = Now { mono: 0, unix_ms: 1_000_000 };
         World {
             core: Frontier::new(now, rules, Arc::new(filter.unwrap()), Leases::Sole, 0, false),
@@ -244,19 +243,27 @@ impl World {
     fn run(&mut self, steps: usize) {
         self.step(Input::Tick);
         for _ in 0..steps {
-            let event = self.events.first_key_value().map(|((at, _), _)| *at);
-            let wake = self.core.next_wake();
-            let Some(next) = event.into_iter().chain(wake).min() else { return };
-            self.now = self.now.max(next);
-            match self.events.first_entry().filter(|first| first.key().0 <= self.now) {
-                Some(first) => {
-                    let input = first.remove();
-                    self.step(input);
-                }
-                None => self.step(Input::Tick),
+            if !self.advance() {
+                return;
             }
         }
         panic!("the frontier never came to rest");
+    }
+
+    /// Lets the next event happen; `false` if there is none.
+    fn advance(&mut self) -> bool {
+        let event = self.events.first_key_value().map(|((at, _), _)| *at);
+        let wake = self.core.next_wake();
+        let Some(next) = event.into_iter().chain(wake).min() else { return false };
+        self.now = self.now.max(next);
+        match self.events.first_entry().filter(|first| first.key().0 <= self.now) {
+            Some(first) => {
+                let input = first.remove();
+                self.step(input);
+            }
+            None => self.step(Input::Tick),
+        }
+        true
     }
 
     fn left(&self) -> usize {
@@ -360,7 +367,8 @@ fn robots_that_redirect_for_ever_allow_and_robots_that_fail_for_ever_forbid() {
     let mut world = World::new(rules(), 6);
     let round = RobotsFetch::Redirect("/robots.txt".into());
     world.hosts.insert("a.example".into(), Host { robots: Some(round), ..Host::default() });
-    world.hosts.insert("b.example".into(), Host { robots: Some(RobotsFetch::Unavailable), ..Host::default() });
+    let dead = Some(RobotsFetch::Unavailable(Failure::ConnectRefused));
+    world.hosts.insert("b.example".into(), Host { robots: dead, ..Host::default() });
     world.add("http://a.example/x", 100, 0, false);
     world.add("http://b.example/x", 100, 0, false);
     world.run(10_000);
@@ -390,6 +398,56 @@ fn a_host_without_an_address_is_refused_also_where_no_delay_is_kept() {
     }
     world.run(1_000);
     assert_eq!((world.refused.len(), world.requests.len()), (40, 0));
+}
+
+#[test]
+fn what_the_rules_do_not_admit_is_refused_without_waiting_for_its_host() {
+    let mut world = World::new(FrontierRules { window_max: 4, ..rules() }, 31);
+    let only_x = FilterRules { scope: Scope::Any, include: vec!["/x".into()], ..FilterRules::default() };
+    let now = Now { mono: 0, unix_ms: 1_000_000 };
+    let filter = Arc::new(Filter::new(only_x, &[]).unwrap());
+    // A crawl that is resumed waits for each host once; what is not asked for need not.
+    world.core = Frontier::new(now, world.core.rules.clone(), filter, Leases::Sole, 0, true);
+    for page in 0..50 {
+        world.add(&format!("http://nowhere.example/{page}"), 100, 0, false);
+    }
+    world.add("http://nowhere.example/x", 50, 0, false);
+    world.step(Input::Tick);
+    while world.refused.len() < 50 {
+        assert!(world.advance() && world.now < SECOND, "{} refused", world.refused.len());
+    }
+    assert_eq!(world.requests.len(), 0);
+    assert!(world.refused.iter().all(|(_, why)| *why == Why::Filtered(Refusal::NotIncluded)));
+    world.run(1_000);
+    assert_eq!(world.fetched.len(), 1);
+    world.assert_polite(SECOND);
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_is_named_with_its_reason_and_strands_a_crawl_that_has_no_other() {
+    let mut world = World::new(rules(), 32);
+    let dead = Some(RobotsFetch::Unavailable(Failure::ConnectRefused));
+    world.hosts.insert("dead.example".into(), Host { robots: dead, ..Host::default() });
+    world.add("http://dead.example/", 100, 0, true);
+    assert!(!world.core.is_stranded(), "nobody has asked yet");
+    let (mut named, mut stranded) = (0, None);
+    while world.refused.is_empty() {
+        assert!(world.advance());
+        let now = Now { mono: world.now, unix_ms: 0 };
+        assert_eq!(world.core.standing().hosts_active, usize::from(world.refused.is_empty()));
+        for trouble in world.core.troubles(now, 3) {
+            assert_eq!((trouble.host.as_str(), trouble.robots), ("dead.example", Some(Failure::ConnectRefused)));
+            assert!(trouble.until > world.now);
+            named += 1;
+        }
+        if world.core.is_stranded() && stranded.is_none() {
+            stranded = Some(world.requests.len());
+        }
+    }
+    assert!(named > 0);
+    assert_eq!(stranded, Some(2), "one failure is none, four are too many");
+    world.add("http://alive.example/", 100, 0, true);
+    assert!(!world.core.is_stranded());
 }
 
 #[test]
