@@ -134,6 +134,7 @@ fn a_data_folder_of_a_newer_version_is_refused_and_left_as_it_is() {
     let crawl = Crawl::of(&server, work.path());
     crawl.finish();
     let format = crawl.data().join("FORMAT");
+    let ours = std::fs::read_to_string(&format).unwrap();
     std::fs::write(&format, "999\n").unwrap();
     crawl.start().wait().complains(3, &["999", text(&crawl.data())]);
     run(&["export", text(&crawl.data())]).complains(3, &["999"]);
@@ -141,6 +142,8 @@ fn a_data_folder_of_a_newer_version_is_refused_and_left_as_it_is() {
     std::fs::write(&format, "one\n").unwrap();
     crawl.start().wait().complains(3, &["FORMAT"]);
     std::fs::write(&format, "1\n").unwrap();
+    crawl.start().wait().complains(3, &["format 1", "another folder"]);
+    std::fs::write(&format, ours).unwrap();
     assert_eq!(crawl.finish().summary()["pages"], 5);
 }
 

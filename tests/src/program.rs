@@ -89,14 +89,14 @@ impl Crawl {
     pub fn start(&self) -> Running {
         let run = self.runs.fetch_add(1, Relaxed);
         let arguments = std::iter::once("crawl").chain(self.arguments.iter().map(String::as_str));
-        Running::start(arguments, &self.work, &format!("run-{run}"), None)
+        Running::start(arguments, &self.work, &format!("run-{run}"))
     }
 
     /// Starts a run whose standard output goes elsewhere.
     pub fn start_into(&self, stdout: Stdio) -> Running {
         let run = self.runs.fetch_add(1, Relaxed);
         let arguments = std::iter::once("crawl").chain(self.arguments.iter().map(String::as_str));
-        Running::start(arguments, &self.work, &format!("run-{run}"), Some(stdout))
+        Running::start_with(arguments, &self.work, &format!("run-{run}"), Some(stdout))
     }
 
     /// Runs to the end, which must be a good one.
@@ -110,7 +110,7 @@ impl Crawl {
 /// Runs the program with these arguments to its end.
 pub fn run(arguments: &[&str]) -> Ended {
     let work = tempfile::tempdir().expect("temporary folders can be made");
-    Running::start(arguments, work.path(), "run", None).wait()
+    Running::start(arguments, work.path(), "run").wait()
 }
 
 /// A program that runs. Its output goes to files, so that nobody has to read along.
