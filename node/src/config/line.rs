@@ -15,7 +15,7 @@ pub(super) fn line_of(text: &str, setting: &str) -> Option<usize> {
         here = Place::Value(value.get_ref());
         for index in indices.split(['[', ']']).filter(|index| !index.is_empty()) {
             let (Place::Value(DeValue::Array(array)), Ok(index)) = (here, index.parse::<usize>()) else { break 'path };
-            let Some(value) = array.iter().nth(index) else { break 'path };
+            let Some(value) = array.get(index) else { break 'path };
             found = Some(value.span().start);
             here = Place::Value(value.get_ref());
         }

@@ -173,7 +173,7 @@ mod tests {
     fn the_node_of_a_peer_never_changes() {
         let key = Keypair::ed25519_from_bytes([7; 32]).unwrap();
         let peer = key.public().to_peer_id();
-        assert_eq!(peer.to_string(), "PEERGOLD");
-        assert_eq!(node_of(&peer), NodeId(0));
+        assert_eq!(peer.to_string(), "12D3KooWRawPbxPtP1eZaJpumGnyWX2DcUyd3RQnydr3eAto4Az7");
+        assert_eq!(node_of(&peer), NodeId(1_426_870_698_235_363_575));
     }
 }

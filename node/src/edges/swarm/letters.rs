@@ -186,7 +186,38 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use libp2p::PeerId;
+    use proto::cluster::message::{Letter, Message, Op};
+    use proto::id::{ClusterId, NodeId};
+    use tokio::sync::mpsc;
+
+    use super::super::codec::Sealed;
+    use super::super::hello::{Hello, Versions};
+    use super::super::metrics::SwarmMetrics;
+    use super::super::roster::Roster;
+    use super::super::settings::{Doors, Times};
     use super::*;
+
+    #[test]
+    fn what_an_older_node_does_not_know_is_not_said_to_it() {
+        let (commands, _) = mpsc::channel(1);
+        let hello = Hello { cluster: ClusterId(1), versions: Versions::default() };
+        let roster = Arc::new(Roster::new(PeerId::random(), None));
+        let metrics = SwarmMetrics::default();
+        let shared = Shared::new(hello, Times::default(), roster, Doors::closed(), metrics.clone(), commands);
+        let message = Message::PutDone { op: Op { boot: 1, number: 1 } };
+        let letter = Letter { cluster: 1, from: NodeId(1), boot: 1, clock: 1, message };
+        let letters = || {
+            let mut newer = Sealed::new(&letter).unwrap();
+            newer.since = 2;
+            Taken { letters: vec![newer, Sealed::new(&letter).unwrap()], stale: Vec::new() }
+        };
+        let mut buffer = Vec::new();
+        assert_eq!(fill(&shared, 2, letters(), &mut buffer).len(), 2);
+        let both = buffer.len();
+        assert_eq!(fill(&shared, 1, letters(), &mut buffer).len(), 1);
+        assert_eq!((buffer.len() * 2, metrics.drops("put_done", Drop::Unspoken)), (both, 1));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_is_read_no_faster_than_its_pace() {

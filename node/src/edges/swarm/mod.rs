@@ -115,6 +115,10 @@ pub struct Swarm {
 impl Swarm {
     /// Starts over TCP, on the current tokio runtime; returns when it listens.
     pub async fn start(settings: Settings, doors: Doors, metrics: SwarmMetrics) -> Result<Swarm, SwarmError> {
+        for address in &settings.listen {
+            transport::probe(address)
+                .map_err(|reason| SwarmError::Listen { address: address.clone(), reason: reason.to_string() })?;
+        }
         let transport = transport::over_tcp(&settings)?;
         Swarm::start_on(transport, settings, doors, metrics).await
     }

@@ -49,7 +49,7 @@ impl fmt::Display for Role {
 pub enum RosterError {
     /// Two peers hash to one node.
     #[error("peers {0} and {1} have the same node id; give one of them a new identity")]
-    SameNode(PeerId, PeerId),
+    SameNode(Box<PeerId>, Box<PeerId>),
     /// It is listed with another role.
     #[error("peer {0} is already listed as {1}")]
     OtherRole(PeerId, Role),
@@ -98,7 +98,7 @@ impl Roster {
         }
         if role == Role::Node {
             match state.nodes.get(&node_of(&peer)) {
-                Some(other) if *other != peer => return Err(RosterError::SameNode(*other, peer)),
+                Some(other) if *other != peer => return Err(RosterError::SameNode(Box::new(*other), Box::new(peer))),
                 _ => state.nodes.insert(node_of(&peer), peer),
             };
         }
@@ -193,7 +193,7 @@ mod tests {
         let roster = Roster::new(PeerId::random(), None);
         let (one, other) = (PeerId::random(), PeerId::random());
         roster.write().nodes.insert(node_of(&other), one); // no two such keys are known
-        assert_eq!(roster.admit(other, Role::Node), Err(RosterError::SameNode(one, other)));
+        assert_eq!(roster.admit(other, Role::Node), Err(RosterError::SameNode(Box::new(one), Box::new(other))));
         assert_eq!(roster.admit(other, Role::Viewer), Ok(()), "who is no node has no node id");
     }
 

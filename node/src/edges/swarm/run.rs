@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use libp2p::core::ConnectedPoint;
+use libp2p::core::transport::TransportError;
 use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{ConnectionDenied, ConnectionId, DialError, ListenError, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, connection_limits, identify, mdns, memory_connection_limits, ping};
@@ -38,7 +39,7 @@ fn streams_max(purpose: Purpose) -> usize {
 }
 
 /// A peer that has so many streams refused in [`STRIKES_FOR`] is cut off.
-const STRIKES_MAX: u32 = 64;
+const STRIKES_MAX: u32 = 32;
 const STRIKES_FOR: Duration = Duration::from_secs(10);
 
 /// A listener must have its address after so long.
@@ -182,6 +183,8 @@ impl Runner {
             let options = DialOpts::peer_id(peer)
                 .condition(PeerCondition::DisconnectedAndNotDialing)
                 .addresses(addresses)
+                // From the port we listen at, a second connection to the same place could not be made while a first is dying.
+                .allocate_new_port()
                 .build();
             if let Err(error) = self.swarm.dial(options) {
                 tracing::debug!(%peer, %error, "not dialled");
@@ -207,7 +210,7 @@ impl Runner {
                     (None, None) => send_back_addr.to_string(),
                 };
                 let why = why_not_taken(&error);
-                self.shared.complain(&subject, why, &format_args!("from {send_back_addr}: {error}"));
+                self.shared.complain(&subject, why, &format_args!("from {send_back_addr}: {}", told(&error)));
             }
             SwarmEvent::OutgoingConnectionError { connection_id, peer_id, error } => {
                 self.not_reached(connection_id, peer_id, &error);
@@ -296,7 +299,7 @@ impl Runner {
 
     fn not_reached(&mut self, connection: ConnectionId, peer: Option<PeerId>, error: &DialError) {
         if let Some(reply) = self.dialled.remove(&connection) {
-            let _ = reply.send(Err(error.to_string()));
+            let _ = reply.send(Err(told(error)));
         }
         let Some(peer) = peer else { return };
         match error {
@@ -308,7 +311,7 @@ impl Runner {
                 self.dialler.failed(&peer, Instant::now());
             }
             _ => {
-                tracing::debug!(%peer, %error, "cannot be reached");
+                tracing::debug!(%peer, error = told(error), "cannot be reached");
                 self.dialler.failed(&peer, Instant::now());
             }
         }
@@ -385,11 +388,28 @@ impl Runner {
     }
 }
 
+/// An error with everything behind it; some of libp2p's say nothing themselves.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut words = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        if !text.is_empty() && !words.contains(&text) {
+            words.push(text);
+        }
+        next = error.source();
+    }
+    words.join(": ")
+}
+
 /// Why a connection that came in was not taken.
 fn why_not_taken(error: &ListenError) -> Refusal {
     match error {
         ListenError::Denied { cause } => why_denied(cause),
-        ListenError::Transport(error) if error.to_string().contains("Timeout") => Refusal::HalfOpen,
+        // The type of this error has no name that could be written down.
+        ListenError::Transport(TransportError::Other(error)) if error.to_string().contains("Timeout") => {
+            Refusal::HalfOpen
+        }
         _ => Refusal::Handshake,
     }
 }

@@ -3,14 +3,17 @@
 //! fence; the roster is the real one.
 
 use std::io;
+use std::net::TcpListener;
 
 use futures_util::TryFutureExt;
 use libp2p::core::muxing::StreamMuxerBox;
 use libp2p::core::transport::Boxed;
 use libp2p::core::upgrade::Version;
+use libp2p::multiaddr::Protocol;
 use libp2p::pnet::PnetConfig;
-use libp2p::{PeerId, Transport, dns, noise, tcp, yamux};
+use libp2p::{Multiaddr, PeerId, Transport, dns, noise, tcp, yamux};
 
+use super::gate::ip_of;
 use super::settings::Settings;
 
 /// Streams of one connection at once. Each may hold a window of 256 KiB that nobody has read yet; windows grow only with what is read.
@@ -24,6 +27,19 @@ pub(super) fn over_tcp(settings: &Settings) -> io::Result<Secured> {
     let tcp = tcp::tokio::Transport::new(tcp::Config::new().nodelay(true));
     let named = dns::tokio::Transport::system(tcp)?;
     secure(named, settings)
+}
+
+/// Says whether an address can be listened at. libp2p shares the ports it listens at, so that two nodes with the same port in their
+/// configuration would both start, and each get half of the connections.
+pub(super) fn probe(address: &Multiaddr) -> io::Result<()> {
+    let port = address.iter().find_map(|part| match part {
+        Protocol::Tcp(port) => Some(port),
+        _ => None,
+    });
+    match (ip_of(address), port) {
+        (Some(ip), Some(port)) if port > 0 => TcpListener::bind((ip, port)).map(drop),
+        _ => Ok(()),
+    }
 }
 
 /// Puts keys, identity and streams over any transport of bytes.

@@ -95,7 +95,8 @@ async fn another_swarm_key() {
     let rogue = TestNode::start(wrong).await;
     scene.refused(Refusal::Handshake, 3).await;
     assert!(!rogue.sees(&scene.target));
-    assert_eq!(scene.target.swarm.metrics().complaints.get(), 1, "it is logged once");
+    // What the wrong key makes of the first bytes may also look like the beginning of something long.
+    assert!(scene.target.swarm.metrics().complaints.get() <= 2, "it is logged once for each reason");
 }
 
 #[tokio::test]
@@ -147,8 +148,11 @@ async fn garbage_instead_of_a_handshake() {
         let mut rest = Vec::new();
         let _ = socket.read_to_end(&mut rest).await; // it is closed on us
     }
-    scene.refused(Refusal::Handshake, 5).await;
-    assert_eq!(scene.target.swarm.metrics().complaints.get(), 1, "it is logged once");
+    // Deciphered, garbage may also look like the beginning of something long, which never comes.
+    let refused = || scene.target.refusals(Refusal::Handshake) + scene.target.refusals(Refusal::HalfOpen);
+    eventually("all are refused", || refused() >= 5).await;
+    scene.undisturbed().await;
+    assert!(scene.target.swarm.metrics().complaints.get() <= 2, "it is logged once for each reason");
 }
 
 #[tokio::test]
@@ -208,10 +212,10 @@ async fn garbage_on_a_stream() {
     let mut stream = scene.agreed_stream(&guest).await;
     send_frame(&mut stream, b"what is this?").await;
     scene.refused(Refusal::Garbage, 1).await;
-    eventually("it is cut off", || guest.swarm.metrics().connected.get() == 0).await;
-    // Where it is kept out for a while.
-    assert!(guest.swarm.reach(scene.target.address()).await.is_ok(), "the connection itself is made, then closed");
-    eventually("kept out", || scene.target.refusals(Refusal::Penalty) >= 1).await;
+    eventually("it is cut off", || guest.swarm.metrics().disconnected.get() > 0).await;
+    let _ = guest.swarm.reach(scene.target.address()).await;
+    eventually("kept out for a while", || scene.target.refusals(Refusal::Penalty) >= 1).await;
+    eventually("and then let in again", || guest.sees(&scene.target)).await;
 }
 
 #[tokio::test]
@@ -298,13 +302,10 @@ async fn a_flood_of_streams() {
             Ok(stream) => held.push(stream),
             Err(_) => break,
         }
-        let written = held.last_mut().unwrap().flush().await;
-        if written.is_err() {
-            break;
-        }
     }
     scene.refused(Refusal::Streams, 10).await;
-    eventually("it is cut off", || guest.swarm.metrics().connected.get() == 0).await;
+    eventually("it is cut off", || guest.swarm.metrics().disconnected.get() > 0).await;
+    eventually("it is kept out", || scene.target.refusals(Refusal::Penalty) > 0).await;
     assert!(scene.target.swarm.metrics().complaints.get() <= 2, "it is logged once for each reason");
 }
 
