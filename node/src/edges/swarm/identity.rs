@@ -152,7 +152,7 @@ mod tests {
         let good = std::fs::read_to_string(&path).unwrap();
         let other = Identity::generate().to_text().unwrap();
         let mixed: Vec<&str> = good.lines().take(3).chain(other.lines().skip(3)).collect();
-        let flipped = good.replacen(|digit: char| digit == '8', "9", 1);
+        let flipped = good.replacen('8', "9", 1);
         for wrong in [
             "",
             "hello",
