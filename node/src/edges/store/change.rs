@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use proto::batch::{Discovered, Entry, Pick};
 use proto::crawl::frontier::HostFacts;
 use proto::crawl::outcome::{Ending, OutcomeKind, settle};
-use proto::error_mask::ErrorMask;
 use proto::id::UrlId;
 use proto::key::{Order, QueueKey, UrlKey};
-use proto::record::{Progress, Status, UrlRecord, UrlState};
+use proto::record::{Progress, Status, UrlRecord};
 use proto::url::CanonicalUrl;
 use proto::wire;
 use rocksdb::WriteOptions;
@@ -164,18 +163,8 @@ impl Change<'_> {
             self.store.state.places.traps += 1;
             return Ok(None);
         }
-        let progress = Progress::new(self.store.options.node);
-        let record = UrlRecord {
-            url: found.url.as_str().to_owned(),
-            progress,
-            state: UrlState::Enabled,
-            error_mask: ErrorMask::default(),
-            depth: found.depth,
-            priority: found.priority,
-            parent,
-            discovered_at: unix_ms,
-            findings: None,
-        };
+        let record = UrlRecord::discovered(&found, parent, self.store.options.node, unix_ms);
+        let progress = record.progress;
         self.replace(&queue, &key, None, &record, u32::from(parent.is_some()))?;
         self.fresh.insert(key.id());
         let order = Order { priority: found.priority, depth: found.depth, sequence: self.next_sequence() };
