@@ -93,7 +93,7 @@ fn cluster(seed: u64) -> ClusterPlan {
         view_stable_ms: draw.pick(&[1_000, 5_000]),
         forget_after_ms: draw.pick(&[15_000, 600_000, 600_000]),
         crawl_delay_ms: draw.pick(&[200, 500, 1_000]),
-        outbox_max: random(seed, Part::Outbox, 0).pick(&[18, 24]),
+        outbox_max: random(seed, Part::Outbox, 0).pick(&[3, 6, 24]),
         clock_rates_ppm,
         weights,
     }
