@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
+use crate::batch::Discovered;
 use crate::crawl::retry::Failure;
 use crate::error_mask::ErrorMask;
 use crate::id::{NodeId, Round, UrlId};
@@ -214,6 +215,23 @@ pub struct UrlRecord {
     pub discovered_at: u64,
     /// What the last crawl found; `None` until there was one.
     pub findings: Option<Box<Findings>>,
+}
+
+impl UrlRecord {
+    /// The record of a URL that nobody knew: NEW, in its first round, as `node` heard of it at `unix_ms`.
+    pub fn discovered(found: &Discovered, parent: Option<UrlId>, node: NodeId, unix_ms: u64) -> UrlRecord {
+        UrlRecord {
+            url: found.url.as_str().to_owned(),
+            progress: Progress::new(node),
+            state: UrlState::Enabled,
+            error_mask: ErrorMask::default(),
+            depth: found.depth,
+            priority: found.priority,
+            parent,
+            discovered_at: unix_ms,
+            findings: None,
+        }
+    }
 }
 
 #[cfg(test)]

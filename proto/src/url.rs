@@ -93,6 +93,9 @@ impl Default for UrlRules {
 }
 
 impl UrlRules {
+    /// Changes nothing in a URL that is canonical already, by whatever rules: for what was stored or sent as canonical.
+    pub const AS_IT_IS: UrlRules = UrlRules { tracking_parameters: Vec::new(), sort_query: false };
+
     /// Says whether `name=value` is a parameter to remove.
     fn removes(&self, parameter: &str) -> bool {
         let name = parameter.split_once('=').map_or(parameter, |(name, _)| name).as_bytes();

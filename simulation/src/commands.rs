@@ -259,7 +259,12 @@ pub(crate) fn many(arguments: &ManyArguments, all_twice: bool) -> anyhow::Result
         all_twice,
     };
     let mut progress = Progress::new(arguments.count);
-    let summary = tool::many::many(layer, &what, |seeds, violations| progress.tell(seeds, violations));
+    let summary = tool::many::many(layer, &what, |so_far, broken| {
+        if let Some((seed, violation)) = broken.filter(|_| what.mutant.is_none()) {
+            eprintln!("seed {seed}: {violation}"); // a long hunt may be stopped before its summary
+        }
+        progress.tell(so_far.seeds, so_far.violations.len());
+    });
     progress.end();
     if arguments.layer.json {
         println!("{}", serde_json::to_string_pretty(&summary)?);

@@ -12,7 +12,7 @@ pub(crate) mod storage;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use proto::batch::{Discovered, EntryKind};
 use proto::cluster::coordinator;
@@ -59,10 +59,7 @@ impl Layer for Pure {
     #[cfg(feature = "mutants")]
     fn mutants(&self) -> Vec<Mutant> {
         use proto::cluster::mutant::Mutant as Defect;
-        // These need a message that is late by a whole lease just when a slot moves: the model of the lease in `proto` catches them.
-        let elsewhere = [Defect::StragglerGrant, Defect::ReleaseOutOfOrder];
-        let here = Defect::ALL.iter().filter(|defect| !elsewhere.contains(defect));
-        here.map(|defect| Mutant { name: defect.name(), seeds_max: SEEDS_MAX }).collect()
+        Defect::ALL.iter().map(|defect| Mutant { name: defect.name(), seeds_max: SEEDS_MAX }).collect()
     }
 
     #[cfg(not(feature = "mutants"))]
@@ -443,7 +440,8 @@ impl<'a> World<'a> {
 }
 
 fn parse(text: &str) -> Option<CanonicalUrl> {
-    CanonicalUrl::parse(text, &UrlRules::default()).ok()
+    static RULES: LazyLock<UrlRules> = LazyLock::new(UrlRules::default);
+    CanonicalUrl::parse(text, &RULES).ok()
 }
 
 fn ids(urls: &[Discovered]) -> Vec<UrlId> {

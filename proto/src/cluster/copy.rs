@@ -97,7 +97,7 @@ impl RecordCopy {
     pub fn open(&self) -> Result<Kept, CopyError> {
         let kept: Kept = wire::decode(&self.body.0)?;
         let contradiction = || CopyError::Contradictory(self.key.id().to_string());
-        let url = CanonicalUrl::parse(&kept.record.url, &UrlRules::default()).map_err(|_| contradiction())?;
+        let url = CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS).map_err(|_| contradiction())?;
         let crawl = self.key.crawl().ok_or_else(contradiction)?;
         if kept.record.progress != self.progress || UrlKey::new(crawl, &url) != self.key {
             return Err(contradiction());
@@ -184,7 +184,7 @@ impl Kept {
             _ if self.recurs && self.record.state != UrlState::Disabled => progress.next_round(node),
             _ => return None,
         };
-        let url = CanonicalUrl::parse(&self.record.url, &UrlRules::default()).ok()?;
+        let url = CanonicalUrl::parse(&self.record.url, &UrlRules::AS_IT_IS).ok()?;
         let validators = self.record.findings.as_ref().and_then(|found| found.validators.clone());
         let entry = Entry { url, kind: self.kind, progress: next, redirects: self.redirects, validators };
         Some((self.due_unix_ms, entry))
@@ -265,6 +265,16 @@ pub(crate) mod tests {
         assert!(RecordCopy { key: other.key, ..good.clone() }.open().is_err());
         assert!(RecordCopy { progress: Progress::new(NodeId(2)), ..good.clone() }.open().is_err());
         assert!(RecordCopy { body: Body(vec![1, 2].into()), ..good }.open().is_err());
+    }
+
+    #[test]
+    fn a_url_that_other_rules_made_canonical_is_taken_as_it_is() {
+        // Where an operator keeps tracking parameters, or has queries sorted.
+        let url = CanonicalUrl::parse("http://a.example/?utm_source=x&b=1&a=2", &UrlRules::AS_IT_IS).unwrap();
+        let kept = kept(url.as_str(), Progress::new(NodeId(1)));
+        let copy = RecordCopy::new(UrlKey::new(DEFAULT_CRAWL, &url), &kept).unwrap();
+        assert_eq!(copy.open().unwrap().record.url, url.as_str());
+        assert_eq!(kept.entry(NodeId(1)).unwrap().1.url, url);
     }
 
     #[test]

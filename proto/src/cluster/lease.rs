@@ -223,7 +223,7 @@ impl Voter {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Lease {
     /// Per voter, when the newest request that it granted was sent.
     granted: Vec<Option<Micros>>,
@@ -231,6 +231,12 @@ struct Lease {
     until: Micros,
     /// Grants of requests before this one answer a lease that was given back since.
     not_before: Seq,
+}
+
+impl Lease {
+    fn new(voters: usize) -> Lease {
+        Lease { granted: vec![None; voters], until: 0, not_before: Seq::default() }
+    }
 }
 
 /// The side that holds.
@@ -241,7 +247,8 @@ pub struct Holder {
     boot: u32,
     counter: u64,
     sent: BTreeMap<Seq, Micros>,
-    leases: Vec<Lease>,
+    /// Of the slots that were ever granted.
+    leases: BTreeMap<Slot, Lease>,
     /// No lease that is held ends before this.
     ends_first: Micros,
 }
@@ -260,9 +267,8 @@ pub struct Extended {
 impl Holder {
     /// A holder that starts its life `boot` and holds nothing.
     pub fn new(voters: Vec<NodeId>, boot: u32, rules: LeaseRules, planted: Planted) -> Holder {
-        let lease = Lease { granted: vec![None; voters.len()], ..Lease::default() };
-        let leases = vec![lease; usize::from(SLOTS)];
-        Holder { rules, planted, voters, boot, counter: 0, sent: BTreeMap::new(), leases, ends_first: Micros::MAX }
+        let (sent, leases) = (BTreeMap::new(), BTreeMap::new());
+        Holder { rules, planted, voters, boot, counter: 0, sent, leases, ends_first: Micros::MAX }
     }
 
     /// Begins a request, which is sent to every voter after this returned.
@@ -288,15 +294,15 @@ impl Holder {
         let from_answer = planted!(self.planted, LeaseFromAnswer);
         let (since, trust) = if from_answer { (now, self.rules.duration) } else { (sent, self.rules.trust()) };
         let majority = if planted!(self.planted, MinorityIsEnough) { 1 } else { self.voters.len() / 2 + 1 };
-        let mut ignored = 0;
+        let (mut ignored, mut times) = (0, Vec::with_capacity(self.voters.len()));
         for slot in slots.iter() {
-            let lease = &mut self.leases[usize::from(slot.0)];
+            let lease = self.leases.entry(slot).or_insert_with(|| Lease::new(self.voters.len()));
             if seq < lease.not_before && !planted!(self.planted, StragglerGrant) {
                 ignored += 1;
                 continue;
             }
             lease.granted[voter] = lease.granted[voter].max(Some(since));
-            let mut times: Vec<Option<Micros>> = lease.granted.clone();
+            times.clone_from(&lease.granted);
             times.sort_unstable_by(|a, b| b.cmp(a));
             let Some(Some(time)) = times.get(majority - 1).copied() else { continue };
             let until = time + trust;
@@ -315,7 +321,7 @@ impl Holder {
     pub fn release(&mut self, slots: &SlotSet) -> Seq {
         let seq = self.next_seq();
         for slot in slots.iter() {
-            let lease = &mut self.leases[usize::from(slot.0)];
+            let lease = self.leases.entry(slot).or_insert_with(|| Lease::new(self.voters.len()));
             lease.granted.fill(None);
             (lease.until, lease.not_before) = (0, seq);
         }
@@ -329,13 +335,13 @@ impl Holder {
         }
         self.ends_first = Micros::MAX;
         let mut ended = Vec::new();
-        for (number, lease) in self.leases.iter_mut().enumerate() {
+        for (slot, lease) in &mut self.leases {
             if lease.until == 0 {
                 continue;
             }
             if lease.until <= now {
                 lease.until = 0;
-                ended.push(Slot(number as u16));
+                ended.push(*slot);
             } else {
                 self.ends_first = self.ends_first.min(lease.until);
             }
@@ -345,12 +351,12 @@ impl Holder {
 
     /// Until when `slot` is held; `None` if it is not.
     pub fn until(&self, now: Micros, slot: Slot) -> Option<Micros> {
-        Some(self.leases[usize::from(slot.0 % SLOTS)].until).filter(|until| now < *until)
+        self.leases.get(&slot).map(|lease| lease.until).filter(|until| now < *until)
     }
 
     /// The slots that are held.
     pub fn held(&self, now: Micros) -> SlotSet {
-        (0..SLOTS).map(Slot).filter(|slot| self.until(now, *slot).is_some()).collect()
+        self.leases.keys().copied().filter(|slot| self.until(now, *slot).is_some()).collect()
     }
 
     /// When the next lease ends, if one is held.

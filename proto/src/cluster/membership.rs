@@ -223,8 +223,6 @@ struct Known {
     weight: u16,
     /// Since when it is down; `None` while it is alive.
     down_since: Option<Micros>,
-    /// Its newest identity.
-    bump: u32,
 }
 
 /// The nodes that have a place on the ring, and their weights.
@@ -292,7 +290,7 @@ impl Membership {
     ) -> Membership {
         let reports = SharedReports::default();
         let foca = Foca::with_custom_broadcast(me, rules.foca(), rng, WireCodec, reports.clone());
-        let known = |weight| Known { weight, down_since: Some(now), bump: 0 };
+        let known = |weight| Known { weight, down_since: Some(now) };
         let known: BTreeMap<NodeId, Known> =
             peers.iter().filter(|(node, _)| *node != me.node).map(|(node, weight)| (*node, known(*weight))).collect();
         let bootstrap = known.keys().copied().collect();
@@ -408,7 +406,7 @@ impl Membership {
         while let Some(notification) = self.runtime.to_notify() {
             match notification {
                 OwnedNotification::MemberUp(id) | OwnedNotification::Rename(_, id) => self.is_up(id),
-                OwnedNotification::MemberDown(id) => self.is_down(now, id),
+                OwnedNotification::MemberDown(_) => {}
                 OwnedNotification::Rejoin(_) => news.renewed = true,
                 _ => continue,
             }
@@ -421,6 +419,10 @@ impl Membership {
         if news.alive_changed {
             let members = self.foca.iter_members().map(|member| member.id().node);
             self.alive = members.chain([self.me]).collect();
+            // By who is a member now, not by the news: these may speak of an identity that was renewed since.
+            for (node, known) in &mut self.known {
+                known.down_since = if self.alive.contains(node) { None } else { known.down_since.or(Some(now)) };
+            }
         }
         news.view_changed = self.refresh_view(now);
         news
@@ -430,18 +432,8 @@ impl Membership {
         if id.node == self.me || (!self.known.contains_key(&id.node) && self.known.len() >= KNOWN_MAX) {
             return;
         }
-        let known = self.known.entry(id.node).or_insert(Known { weight: 1, down_since: None, bump: 0 });
-        known.down_since = None;
+        let known = self.known.entry(id.node).or_insert(Known { weight: 1, down_since: None });
         known.weight = id.weight;
-        known.bump = known.bump.max(id.bump);
-    }
-
-    fn is_down(&mut self, now: Micros, id: Identity) {
-        if let Some(known) = self.known.get_mut(&id.node)
-            && known.bump <= id.bump
-        {
-            known.down_since.get_or_insert(now);
-        }
     }
 
     fn note_leaving(&mut self, node: NodeId) {
@@ -474,6 +466,11 @@ impl Membership {
     /// The nodes that gave their places up, and in which life.
     pub fn departed(&self) -> Vec<(NodeId, u32)> {
         self.departed.iter().map(|(node, boot)| (*node, *boot)).collect()
+    }
+
+    /// Whether a node gave its place up, and is not back.
+    pub fn has_left(&self, node: NodeId) -> bool {
+        self.departed.contains_key(&node)
     }
 
     /// Looks whether the view changed, and whether a changed one was stable for long enough; says whether the view is new.

@@ -95,9 +95,14 @@ impl Outbox {
         }
     }
 
-    /// Whether there is room for `count` more.
+    /// How many more there is room for.
+    pub fn room(&self) -> usize {
+        if planted!(self.planted, UnboundedOutbox) { usize::MAX } else { self.rules.urls_max.saturating_sub(self.urls) }
+    }
+
+    /// Whether a client may hand `count` more in: its URLs are taken together, so one that brings very many has to find nothing else here.
     pub fn has_room(&self, count: usize) -> bool {
-        self.urls == 0 || self.urls + count <= self.rules.urls_max || planted!(self.planted, UnboundedOutbox)
+        self.urls == 0 || count <= self.room()
     }
 
     /// Takes links in, grouped by who acts for their slots; they are due at once. Says whether there was anything to send.
@@ -294,21 +299,21 @@ impl Runs {
         true
     }
 
-    /// The links of a run, once: they go to the outbox.
-    pub fn take_links(&mut self, id: RunId) -> Option<(String, UrlId, Vec<Discovered>)> {
+    /// The next links of a run, each once and at most `most`, and the page that names them: they go to the outbox.
+    pub fn take_links(&mut self, id: RunId, most: usize) -> Option<(String, UrlId, Vec<Discovered>)> {
         let run = self.runs.get_mut(&id)?;
-        let parent = run.errand.entry.url.id(&run.crawl);
-        (!run.links.is_empty()).then(|| (run.crawl.clone(), parent, std::mem::take(&mut run.links)))
+        let (count, parent) = (run.links.len().min(most), run.errand.entry.url.id(&run.crawl));
+        (count > 0).then(|| (run.crawl.clone(), parent, run.links.drain(..count).collect()))
     }
 
     /// Runs whose links wait for room.
-    pub fn waiting_links(&self) -> Vec<(RunId, usize)> {
-        self.runs.iter().filter(|(_, run)| !run.links.is_empty()).map(|(id, run)| (*id, run.links.len())).collect()
+    pub fn waiting_links(&self) -> Vec<RunId> {
+        self.runs.iter().filter(|(_, run)| !run.links.is_empty()).map(|(id, _)| *id).collect()
     }
 
-    /// All links of a run are kept: nothing is left to do but to say so.
+    /// All links of a run that were taken are kept. If there are no more, nothing is left to do but to say so.
     pub fn links_kept(&mut self, now: Micros, id: RunId) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id).filter(|run| run.links.is_empty()) else { return };
         self.wakes.remove(&(run.next_try, id));
         (run.stage, run.next_try) = (Stage::Processed, now);
         self.wakes.insert((now, id));
@@ -430,6 +435,7 @@ mod tests {
         let mut outbox = Outbox::new(rules, Planted::default());
         outbox.add(0, "DEFAULT", None, links(8), Ticket::Client(1), acting);
         assert!(outbox.has_room(2) && !outbox.has_room(3));
+        assert_eq!(outbox.room(), 2);
         outbox.cancel(Ticket::Client(1));
         assert!(outbox.is_empty());
     }
@@ -446,7 +452,12 @@ mod tests {
         assert_eq!(reports[0].stage, Stage::Crawled);
         runs.reported(run(1), Stage::Crawled);
         assert!(runs.due(5 * SECOND).0.is_empty());
-        assert_eq!(runs.take_links(run(1)).unwrap().2.len(), 2);
+        assert_eq!(runs.take_links(run(1), 1).unwrap().2.len(), 1);
+        runs.links_kept(5 * SECOND, run(1));
+        assert!(runs.due(5 * SECOND).0.is_empty(), "one of two is not all");
+        assert_eq!(runs.waiting_links(), [run(1)]);
+        assert_eq!(runs.take_links(run(1), 9).unwrap().2.len(), 1);
+        assert!(runs.take_links(run(1), 9).is_none() && runs.waiting_links().is_empty());
         runs.links_kept(6 * SECOND, run(1));
         assert_eq!(runs.due(6 * SECOND).0[0].stage, Stage::Processed);
         assert_eq!(runs.due(7 * SECOND).0.len(), 1, "until it is taken in");

@@ -338,14 +338,14 @@ impl World {
                 return self.power_loss_at_acknowledgement(slot);
             }
             Sight::RingChanged { members } => return self.ring_changed(id, members),
-            Sight::IncarnationKnown { of, boot } => match self.life_of(of, boot) {
-                Some(boot) => Event::IncarnationKnown { node: id, of, boot },
-                None => return,
-            },
-            Sight::Applied { origin, origin_boot, what } => match self.life_of(origin, origin_boot) {
+            Sight::IncarnationKnown { of, boot } => Event::IncarnationKnown { node: id, of, boot },
+            Sight::Applied { origin, origin_boot, what } if origin == id => match self.life_of(id, origin_boot) {
                 Some(origin_boot) => Event::MessageApplied { node: id, origin, origin_boot, what },
                 None => return,
             },
+            Sight::Applied { origin, origin_boot, what } => {
+                Event::MessageApplied { node: id, origin, origin_boot, what }
+            }
             Sight::Ignored { from, why } => {
                 if why == "another cluster" {
                     self.sometimes("stranger_ignored");

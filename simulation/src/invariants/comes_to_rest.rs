@@ -80,7 +80,7 @@ impl ComesToRest {
                     return Some(format!("{what}: {progress:?}, {:?}", at.progress));
                 }
                 if at.progress.status == Status::Processed
-                    && let Some(link) = facts.links.get(url).and_then(|links| unknown(facts, &up, links))
+                    && let Some(link) = facts.links.get(url).and_then(|links| unknown(facts, links))
                 {
                     return Some(format!("link {link} of the processed page {url} is not known"));
                 }
@@ -113,8 +113,9 @@ impl ComesToRest {
     }
 }
 
-fn unknown<'a>(facts: &Oracle, up: &BTreeSet<NodeId>, links: &'a [proto::id::UrlId]) -> Option<&'a proto::id::UrlId> {
-    links.iter().find(|link| !up.iter().any(|node| facts.nodes[node].disk.contains_key(*link)))
+/// A link that nobody keeps. What only nodes keep that do not come back was kept, and cannot be asked for.
+fn unknown<'a>(facts: &Oracle, links: &'a [proto::id::UrlId]) -> Option<&'a proto::id::UrlId> {
+    links.iter().find(|link| !facts.nodes.values().any(|node| node.disk.contains_key(*link)))
 }
 
 impl Invariant for ComesToRest {

@@ -4,6 +4,10 @@
 //! Harm: a grant that a dead process asked for gives a lease to its successor, which never asked; an old acknowledgement counts for
 //! a new write that happens to have the same number.
 //!
+//! Another node's lives are ordered by the numbers they announce, which is all that anybody can see. A node that lost its disk may take a smaller
+//! number than in its last life (numbers run ahead of the clock when it starts often) until somebody who remembers that one tells it.
+//! Its own lives a node can count.
+//!
 //! URL records are not meant: they merge, and whoever wrote them may be long dead.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! I4: a URL that somebody was told is kept is on W disks at that moment, and on at least one for ever, as long as no more
-//! than W − 1 disks lose what they had.
+//! than W − 1 disks lose what they had. So whoever drops a copy must leave enough of them to bear the losses that are still to come.
 //!
 //! Harm: seeds that a person handed in, or links that a page named, vanish silently; nobody hands them in again, because
 //! they were acknowledged.
@@ -31,19 +31,23 @@ impl Invariant for NoAcknowledgedUrlLost {
                 }
                 Ok(())
             }
-            Event::SlotDropped { node, slot } => last_copies(before, *node, 0, |_, at| at.slot == *slot),
-            Event::DiskWiped { node } => last_copies(before, *node, 1, |_, _| true),
-            Event::RecordDamaged { node, url } => last_copies(before, *node, 1, |gone, _| gone == url),
+            Event::SlotDropped { node, slot } => {
+                let enough = before.write_quorum.saturating_sub(before.disks_lost.len()).max(1);
+                last_copies(before, *node, 0, enough, |_, at| at.slot == *slot)
+            }
+            Event::DiskWiped { node } => last_copies(before, *node, 1, 1, |_, _| true),
+            Event::RecordDamaged { node, url } => last_copies(before, *node, 1, 1, |gone, _| gone == url),
             _ => Ok(()),
         }
     }
 }
 
-/// Looks whether a copy that `node` is about to lose is the last one. A loss of its disk, `disk_lost`, counts too.
+/// Looks whether fewer than `enough` copies stay when `node` loses its own. A loss of its disk, `disk_lost`, counts too.
 fn last_copies(
     before: &Oracle,
     node: NodeId,
     disk_lost: usize,
+    enough: usize,
     goes: impl Fn(&UrlId, &Durable) -> bool,
 ) -> Result<(), Broken> {
     let already = usize::from(before.disks_lost.contains(&node));
@@ -51,9 +55,12 @@ fn last_copies(
         return Ok(());
     }
     let Some(facts) = before.nodes.get(&node) else { return Ok(()) };
-    let last = |url: &UrlId| before.urls.get(url).is_some_and(|url| url.acknowledged && url.copies <= 1);
+    let last = |url: &UrlId| before.urls.get(url).is_some_and(|url| url.acknowledged && url.copies as usize <= enough);
     match facts.disk.iter().find(|(url, at)| goes(url, at) && last(url)) {
-        Some((url, _)) => Broken::on(node, format!("acknowledged url {url} is on no disk any more")),
+        Some((url, _)) => {
+            let left = before.urls.get(url).map_or(0, |url| url.copies).saturating_sub(1);
+            Broken::on(node, format!("acknowledged url {url} is dropped or lost, and {left} copies are left"))
+        }
         None => Ok(()),
     }
 }
@@ -84,10 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn dropping_the_last_copies_breaks_it() {
+    fn dropping_what_must_bear_a_loss_breaks_it() {
         let dropped = |node| Event::SlotDropped { node, slot: SLOT };
         let new = |node| durable(node, 1, Status::New);
-        assert_eq!(judge([new(A), new(B), new(C), acknowledged(1), dropped(A), dropped(B)]), Ok(()));
-        assert!(judge([new(A), new(B), acknowledged(1), dropped(A), dropped(B)]).is_err());
+        assert_eq!(judge([new(A), new(B), new(C), acknowledged(1), dropped(A)]), Ok(()));
+        assert!(judge([new(A), new(B), new(C), acknowledged(1), dropped(A), dropped(B)]).is_err());
+        // A disk that was lost is one that need not be borne any more.
+        let wiped = Event::DiskWiped { node: C };
+        assert_eq!(judge([new(A), new(B), new(C), acknowledged(1), wiped.clone(), dropped(A)]), Ok(()));
+        assert!(judge([new(A), new(B), new(C), acknowledged(1), wiped, dropped(A), dropped(B)]).is_err());
     }
 }

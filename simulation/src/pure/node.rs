@@ -266,7 +266,7 @@ impl World<'_> {
             ..MembershipRules::default()
         };
         rules.writes = WriteRules { replicas: cluster.replicas, quorum: cluster.write_quorum, ..WriteRules::default() };
-        rules.propagate = PropagateRules { urls_max: 24, ..PropagateRules::default() };
+        rules.propagate = PropagateRules { urls_max: cluster.outbox_max, ..PropagateRules::default() };
         rules.planted = planted;
         let retry = RetryRules {
             attempts_max: 3,
@@ -783,14 +783,14 @@ impl World<'_> {
                 return self.power_loss_at_acknowledgement(at, id, slot);
             }
             Sight::RingChanged { .. } => return self.ring_changed(at, id),
-            Sight::IncarnationKnown { of, boot } => match self.life_of(of, boot) {
-                Some(boot) => Event::IncarnationKnown { node: id, of, boot },
-                None => return,
-            },
-            Sight::Applied { origin, origin_boot, what } => match self.life_of(origin, origin_boot) {
+            Sight::IncarnationKnown { of, boot } => Event::IncarnationKnown { node: id, of, boot },
+            Sight::Applied { origin, origin_boot, what } if origin == id => match self.life_of(id, origin_boot) {
                 Some(origin_boot) => Event::MessageApplied { node: id, origin, origin_boot, what },
                 None => return,
             },
+            Sight::Applied { origin, origin_boot, what } => {
+                Event::MessageApplied { node: id, origin, origin_boot, what }
+            }
             Sight::Ignored { from, why } => {
                 if why == "another cluster" {
                     self.trace.sometimes(at, "stranger_ignored");

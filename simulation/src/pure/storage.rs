@@ -9,10 +9,10 @@ use proto::cluster::mutant::Planted;
 use proto::cluster::repair::{Changed, Digests};
 use proto::crawl::frontier::{HostFacts, LoadedQueue};
 use proto::crawl::outcome::{Ending, OutcomeRules, Settlement, settle};
-use proto::error_mask::ErrorMask;
 use proto::id::{NodeId, Slot, UrlId};
 use proto::key::{DEFAULT_CRAWL, Order, QueueKey, UrlKey};
 use proto::record::{Progress, Status, UrlRecord, UrlState};
+use proto::url::{CanonicalUrl, UrlRules};
 
 use crate::world::disk::Stored;
 use crate::world::random::Random;
@@ -157,7 +157,7 @@ impl Storage {
 
     fn put(&mut self, copy: RecordCopy) {
         let Ok(kept) = copy.open() else { return };
-        let Some(url) = super::parse(&kept.record.url) else { return };
+        let Ok(url) = CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS) else { return };
         let crawl = copy.key.crawl().unwrap_or(DEFAULT_CRAWL);
         let queue = QueueKey::new(crawl, &url);
         self.rows.insert(copy.key.clone(), Row { copy, kept, queue });
@@ -176,7 +176,9 @@ impl Storage {
             }
             let old = self.rows.get(&copy.key).map(|row| &row.copy);
             let now = merged(old, copy, planted);
-            self.put(now.clone());
+            if old != Some(&now) {
+                self.put(now.clone());
+            }
             written.push(now);
         }
         written
@@ -288,17 +290,7 @@ impl Storage {
                     if row.copy.progress.status >= Status::Crawled && row.kept.record.state == UrlState::Enabled => {}
                 Some(row) => drop(copies.insert(key, row.copy.clone())),
                 None => {
-                    let record = UrlRecord {
-                        url: found.url.as_str().to_owned(),
-                        progress: Progress::new(self.node),
-                        state: UrlState::Enabled,
-                        error_mask: ErrorMask::default(),
-                        depth: found.depth,
-                        priority: found.priority,
-                        parent,
-                        discovered_at: unix_ms,
-                        findings: None,
-                    };
+                    let record = UrlRecord::discovered(&found, parent, self.node, unix_ms);
                     let (kind, redirects) = (found.kind, found.redirects);
                     let kept = Kept { record, kind, redirects, due_unix_ms: 0, recurs: false };
                     if let Ok(copy) = RecordCopy::new(key.clone(), &kept) {

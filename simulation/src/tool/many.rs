@@ -168,8 +168,8 @@ struct Done {
     again: Option<u64>,
 }
 
-/// Runs the seeds; `progress` is told after each how many are done and how many violations there are.
-pub fn many(layer: &dyn Layer, what: &Many, mut progress: impl FnMut(u64, usize)) -> Summary {
+/// Runs the seeds; `progress` is told after each what is known so far, and what did not hold in this one.
+pub fn many(layer: &dyn Layer, what: &Many, mut progress: impl FnMut(&Summary, Option<(u64, &Violation)>)) -> Summary {
     let (began, processor_began) = (Instant::now(), processor_s());
     let threads = what.threads.max(1);
     let next = AtomicU64::new(0);
@@ -192,8 +192,9 @@ pub fn many(layer: &dyn Layer, what: &Many, mut progress: impl FnMut(u64, usize)
         }
         drop(send);
         for done in &receive {
+            let seed = done.seed;
             sum.add(done);
-            progress(sum.summary.seeds, sum.summary.violations.len());
+            progress(&sum.summary, sum.summary.violations.get(&seed).map(|violation| (seed, violation)));
             if sum.summary.violations.len() >= what.violations_max {
                 next.store(what.count, Ordering::Relaxed);
             }

@@ -22,7 +22,7 @@ use super::web::WebPlan;
 pub const MILLISECOND: Micros = 1_000;
 /// A second, in microseconds.
 pub const SECOND: Micros = 1_000_000;
-/// How long the cluster has to come to rest when faults have stopped.
+/// How long the cluster has to come to rest when faults have stopped, with leases of up to ten seconds.
 pub const CALM_PHASE_MS: u64 = 120_000;
 
 /// A run, before it happens.
@@ -83,12 +83,19 @@ pub struct ClusterPlan {
     pub forget_after_ms: u64,
     /// Pause between two requests to a host that declares none.
     pub crawl_delay_ms: u64,
+    /// Discovered URLs that a node may have under way.
+    #[serde(default = "outbox_max")]
+    pub outbox_max: usize,
     /// Rate of each node's monotonic clock: parts per million fast (+) or slow (−). Missing ones are right.
     #[serde(default)]
     pub clock_rates_ppm: Vec<i64>,
     /// Weight of each node on the ring; missing ones are 1.
     #[serde(default)]
     pub weights: Vec<usize>,
+}
+
+fn outbox_max() -> usize {
+    24
 }
 
 /// How messages travel.
@@ -222,6 +229,7 @@ impl Plan {
         anyhow::ensure!(right, "a clock runs wronger than drift_ppm allows");
         anyhow::ensure!(cluster.drift_ppm < 1_000_000, "drift_ppm is below a million");
         anyhow::ensure!(cluster.lease_ms > cluster.fetch_timeout_ms, "a fetch must fit into a lease");
+        anyhow::ensure!(cluster.outbox_max > 0, "a node can have no URL under way");
         anyhow::ensure!(self.web.hosts > 0 && self.web.pages_per_host > 0, "a web has a host and a page");
         let ids: BTreeSet<u32> = self.faults.iter().map(|fault| fault.id).collect();
         anyhow::ensure!(ids.len() == self.faults.len(), "two faults have one id");

@@ -201,7 +201,7 @@ pub enum Event {
         node: NodeId,
         /// Of whom.
         of: NodeId,
-        /// Which life.
+        /// Which life, by the number that it announces.
         boot: u32,
     },
     /// A message changed the state of a node.
@@ -210,7 +210,7 @@ pub enum Event {
         node: NodeId,
         /// Whose life it speaks for: the sender of a request, the asker to whom an answer is addressed.
         origin: NodeId,
-        /// Which life that was.
+        /// Which life that was: by the number that it announces, or counted from 0 if it is one of the node itself.
         origin_boot: u32,
         /// What it was.
         what: &'static str,

@@ -262,7 +262,7 @@ impl Change<'_> {
         done.changed.push(Changed::new(&key, before.map(RecordCopy::hash), Some(now.hash())));
         let inlinks = old.now.as_ref().map_or(0, |(_, inlinks)| *inlinks);
 
-        let url = CanonicalUrl::parse(&kept.record.url, &UrlRules::default()).map_err(|error| {
+        let url = CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS).map_err(|error| {
             StoreError::damaged("url", format!("{error:?}")) // `open` has parsed it
         })?;
         let crawl = key.crawl().unwrap_or_default().to_owned();
@@ -420,7 +420,7 @@ impl Change<'_> {
             if let Some(queued) = self.store.queued(&key, &kept)? {
                 self.leave_queue(&queued, place);
             }
-            if let (Some(crawl), Ok(url)) = (key.crawl(), CanonicalUrl::parse(&kept.record.url, &UrlRules::default())) {
+            if let (Some(crawl), Ok(url)) = (key.crawl(), CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS)) {
                 self.count(&QueueKey::new(crawl, &url), Some(&kept.record), None)?;
             }
             self.delete("url", key.as_bytes());

@@ -69,8 +69,10 @@ impl Coordinator {
         for id in due {
             self.resend(now, id, out);
         }
-        for (run, count) in self.runs.waiting_links() {
-            self.send_links(now, run, count);
+        if self.outbox.room() > 0 {
+            for run in self.runs.waiting_links() {
+                self.send_links(now, run);
+            }
         }
         if self.runs.next_wake().is_some_and(|at| at <= now) {
             let (reports, given_up) = self.runs.due(now);
@@ -390,18 +392,15 @@ impl Coordinator {
         links: Vec<Discovered>,
         out: &mut Vec<Effect>,
     ) {
-        let count = links.len();
         if !self.runs.fetched(now, run, ending, links) {
             return out.push(Effect::Saw(Sight::Sometimes("fetch_ended_for_nobody")));
         }
-        self.send_links(now, run, count);
+        self.send_links(now, run);
     }
 
-    fn send_links(&mut self, now: Micros, run: RunId, count: usize) {
-        if count == 0 || !self.outbox.has_room(count) {
-            return;
-        }
-        let Some((crawl, parent, links)) = self.runs.take_links(run) else { return };
+    /// Sends as many links of a run as there is room for; the others go when some of those are kept.
+    fn send_links(&mut self, now: Micros, run: RunId) {
+        let Some((crawl, parent, links)) = self.runs.take_links(run, self.outbox.room()) else { return };
         let (ring, alive) = (&self.ring, self.membership.alive());
         let acting = |slot| ring.acting(slot, 1, alive).next();
         self.outbox.add(now, &crawl, Some(parent), links, Ticket::Run(run), acting);

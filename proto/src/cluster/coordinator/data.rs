@@ -47,7 +47,7 @@ impl Coordinator {
         purpose: Purpose,
         out: &mut Vec<Effect>,
     ) {
-        let members = self.membership.view().len();
+        let members = self.members();
         let decided_here = matches!(purpose, Purpose::Selected(_) | Purpose::Settled { .. });
         let must = decided_here.then_some(self.rules.me);
         match self.writes.begin(now, slot, copies, self.keepers(slot), members, must, purpose) {

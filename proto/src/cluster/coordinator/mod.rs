@@ -498,6 +498,15 @@ impl Coordinator {
         self.ring.acting(slot, self.rules.writes.replicas, self.membership.alive()).collect()
     }
 
+    /// How many nodes the cluster has. The ring forgets who is down for long, and who is cut off forgets everybody: that makes
+    /// nobody's promise smaller, so only who left no longer counts.
+    fn members(&self) -> usize {
+        let mut members: BTreeSet<NodeId> = self.rules.peers.iter().map(|(node, _)| *node).collect();
+        members.insert(self.rules.me);
+        members.retain(|node| !self.membership.has_left(*node));
+        members.len().max(self.membership.view().len())
+    }
+
     fn acting_owner(&self, slot: Slot) -> Option<NodeId> {
         self.ring.acting(slot, 1, self.membership.alive()).next()
     }

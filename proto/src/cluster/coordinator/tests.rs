@@ -285,3 +285,15 @@ fn who_leaves_hands_its_slots_over_and_is_done() {
         assert_eq!(cluster.statuses(&format!("http://a.example/{page}")).len(), 3);
     }
 }
+
+#[test]
+fn who_forgot_everybody_still_wants_two_copies() {
+    let mut cluster = Cluster::new();
+    cluster.run(10 * SECOND);
+    cluster.nodes.retain(|id, _| *id == NodeId(0));
+    cluster.run(700 * SECOND);
+    assert_eq!(cluster.nodes[&NodeId(0)].core.view().len(), 1, "the ring forgot them");
+    cluster.submit(3, "http://a.example/");
+    cluster.run(760 * SECOND);
+    assert!(cluster.acknowledged.is_empty());
+}

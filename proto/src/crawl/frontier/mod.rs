@@ -190,7 +190,7 @@ impl Frontier {
             Input::Settled { flight, page } => self.settled(now, flight, page, out),
             Input::Leased { slots } => self.leased(now, slots),
             Input::Served { slot } => self.served(slot),
-            Input::Unleased { slot } => self.unleased(slot),
+            Input::Unleased { slot } => self.unleased(now, slot),
         }
         self.expire(now, out);
         self.part(out);
@@ -301,7 +301,7 @@ impl Frontier {
         }
     }
 
-    fn unleased(&mut self, slot: Slot) {
+    fn unleased(&mut self, now: Now, slot: Slot) {
         let Leases::Granted(grants) = &mut self.leases else { return };
         grants.held.remove(&slot);
         self.parting.insert(slot);
@@ -309,10 +309,15 @@ impl Frontier {
         let first = QueueKey::before_all_of(slot);
         let gone: Vec<QueueKey> =
             self.queues.range(first..).map(|(key, _)| key.clone()).take_while(|key| key.slot() == slot).collect();
+        let mut errands = Vec::new();
         for key in gone {
             self.forget_in_agenda(&key);
-            self.queues.remove(&key);
+            errands.extend(self.queues.remove(&key).into_iter().flat_map(|queue| queue.errands));
             self.forget(&key);
+        }
+        // Only the new holder may run them: hosts of other slots that wait for such a robots.txt ask again.
+        for errand in errands.iter().filter(|errand| errand.queue.slot() != slot) {
+            self.robots_unavailable(now, errand, Failure::RobotsUnavailable);
         }
     }
 

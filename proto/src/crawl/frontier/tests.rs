@@ -1,5 +1,7 @@
 //! The core in a small world: a disk that is a map, servers that answer after a while, a clock that jumps to the next event.
 
+mod leases;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

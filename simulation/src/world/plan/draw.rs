@@ -1,5 +1,7 @@
 //! Draws the plan of a seed. Every class of fault is switched on or off per seed: a run with everything at once reaches
-//! fewer situations than many runs with a few things each.
+//! fewer situations than many runs with a few things each. Half of the seeds have a [`focus`] instead.
+
+mod focus;
 
 use super::fault::{Direction, Fault, HostTrouble, LoadTrouble, RobotsTrouble, TimedFault};
 use super::{CALM_PHASE_MS, ClusterPlan, DiskPlan, NetworkPlan, Plan, Submission};
@@ -15,6 +17,8 @@ enum Part {
     Web,
     Submissions,
     StaysDown,
+    Focus,
+    Outbox,
     Class = 100,
 }
 
@@ -34,7 +38,7 @@ pub(super) fn draw(seed: u64) -> Plan {
         seed,
         catches: None,
         fault_phase_ms,
-        calm_phase_ms: CALM_PHASE_MS,
+        calm_phase_ms: calm_phase_ms(cluster.lease_ms),
         stays_down: Vec::new(),
         network: network(seed),
         disk: disk(seed),
@@ -43,8 +47,16 @@ pub(super) fn draw(seed: u64) -> Plan {
         web,
         faults: faults.drawn,
     };
+    if let Some(focus) = focus::of(seed) {
+        focus::apply(focus, &mut plan);
+    }
     plan.stays_down = stays_down(seed, &plan);
     plan
+}
+
+/// With longer leases a voter waits longer after its start, and a lost flight comes back later: that is no fault of who waits.
+fn calm_phase_ms(lease_ms: u64) -> u64 {
+    CALM_PHASE_MS + 3 * lease_ms.saturating_sub(10_000)
 }
 
 fn cluster(seed: u64) -> ClusterPlan {
@@ -81,6 +93,7 @@ fn cluster(seed: u64) -> ClusterPlan {
         view_stable_ms: draw.pick(&[1_000, 5_000]),
         forget_after_ms: draw.pick(&[15_000, 600_000, 600_000]),
         crawl_delay_ms: draw.pick(&[200, 500, 1_000]),
+        outbox_max: random(seed, Part::Outbox, 0).pick(&[3, 6, 24]),
         clock_rates_ppm,
         weights,
     }
