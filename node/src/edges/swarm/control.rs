@@ -1,7 +1,7 @@
 //! Control requests: bounded bytes there, bounded bytes back, on a stream of their own. What they mean is somebody else's business.
 //!
 //! After the hello the asker sends one frame: what it wants (an answer, or to follow) and the request. Answers come as items; an item is
-//! one or more frames of at most [`PART_BYTES`], each with a first byte that says whether it is the item's last; a frame that says so
+//! one or more frames of at most `PART_BYTES`, each with a first byte that says whether it is the item's last; a frame that says so
 //! ends it all. Whoever takes nothing for a while is cut off, and when the asker goes away, work on its answer stops.
 
 use std::sync::Arc;
