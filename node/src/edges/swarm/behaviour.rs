@@ -60,7 +60,7 @@ impl Behaviour {
             ping: ping::Behaviour::new(ping),
             identify: identify::Behaviour::new(identify),
             mdns: Toggle::from(mdns),
-            streams: Streams::new(settings.cluster),
+            streams: Streams::new(settings.cluster, settings.times.hello),
         })
     }
 }

@@ -25,9 +25,6 @@ pub const ITEM_BYTES_MAX: usize = 16 << 20;
 /// Longest part of an item.
 const PART_BYTES: usize = 64 << 10;
 
-/// A part must be taken, and one that was begun must come, within so long.
-const PART_TIMEOUT: Duration = Duration::from_secs(30);
-
 const WANTS_ANSWER: u8 = 0;
 const WANTS_TO_FOLLOW: u8 = 1;
 
@@ -93,18 +90,18 @@ pub(super) async fn serve(shared: Arc<Shared>, caller: Caller, mut stream: Strea
         match request.split_first() {
             Some((&WANTS_ANSWER, request)) => {
                 let answer = (shared.doors.control)(caller, request.to_vec()).await;
-                write_item(&mut writer, &answer).await?;
+                write_item(&mut writer, &answer, shared.times.write).await?;
             }
             Some((&WANTS_TO_FOLLOW, request)) => {
                 let mut items = (shared.doors.follow)(caller, request.to_vec());
                 while let Some(item) = items.next().await {
-                    write_item(&mut writer, &item).await?;
+                    write_item(&mut writer, &item, shared.times.write).await?;
                 }
             }
             _ => return Err(Failed::Garbage),
         }
         shared.metrics.control_requests.inc();
-        write_frame(&mut writer, END, &[]).await?;
+        write_frame(&mut writer, END, &[], shared.times.write).await?;
         writer.close().await.map_err(|_| Failed::Stream)
     };
     let answered = tokio::select! {
@@ -128,28 +125,34 @@ enum Failed {
     TooLong,
 }
 
-async fn write_item<W: AsyncWrite + Unpin>(writer: &mut W, item: &[u8]) -> Result<(), Failed> {
+async fn write_item<W: AsyncWrite + Unpin>(writer: &mut W, item: &[u8], time: Duration) -> Result<(), Failed> {
     if item.len() > ITEM_BYTES_MAX {
         return Err(Failed::TooLong);
     }
     let mut parts = item.chunks(PART_BYTES).peekable();
     if parts.peek().is_none() {
-        return write_frame(writer, LAST_PART, &[]).await;
+        return write_frame(writer, LAST_PART, &[], time).await;
     }
     while let Some(part) = parts.next() {
         let tag = if parts.peek().is_some() { PART } else { LAST_PART };
-        write_frame(writer, tag, part).await?;
+        write_frame(writer, tag, part, time).await?;
     }
     Ok(())
 }
 
-async fn write_frame<W: AsyncWrite + Unpin>(writer: &mut W, tag: u8, content: &[u8]) -> Result<(), Failed> {
+/// Writes a frame, which must be taken within `time`.
+async fn write_frame<W: AsyncWrite + Unpin>(
+    writer: &mut W,
+    tag: u8,
+    content: &[u8],
+    time: Duration,
+) -> Result<(), Failed> {
     let buffer = framed(tag, content);
     let write = async {
         writer.write_all(&buffer).await?;
         writer.flush().await
     };
-    match tokio::time::timeout(PART_TIMEOUT, write).await {
+    match tokio::time::timeout(time, write).await {
         Ok(written) => written.map_err(|_| Failed::Stream),
         Err(_) => Err(Failed::Slow),
     }
@@ -185,7 +188,7 @@ async fn begin(shared: &Shared, peer: PeerId, wants: u8, request: &[u8]) -> Resu
     shared.hello.ask(&mut stream, shared.times.hello).await?;
     stream.write_all(&framed(wants, request)).await.map_err(FrameError::from)?;
     stream.flush().await.map_err(FrameError::from)?;
-    Ok(Following { items: Items::new(stream) })
+    Ok(Following { items: Items::new(stream, shared.times.frame) })
 }
 
 /// The items of an answer, as they come. Dropping it ends them.
@@ -206,8 +209,9 @@ struct Items<S> {
 }
 
 impl<S: AsyncRead + Unpin> Items<S> {
-    fn new(stream: S) -> Items<S> {
-        Items { reader: FrameReader::new(stream, PART_BYTES + 1, PART_TIMEOUT), ended: false }
+    /// A part that was begun must come within `time`.
+    fn new(stream: S, time: Duration) -> Items<S> {
+        Items { reader: FrameReader::new(stream, PART_BYTES + 1, time), ended: false }
     }
 
     async fn next(&mut self) -> Result<Option<Vec<u8>>, ControlError> {
@@ -236,8 +240,10 @@ mod tests {
 
     use super::*;
 
+    const TIME: Duration = Duration::from_secs(60);
+
     async fn items(bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError> {
-        let mut items = Items::new(Cursor::new(bytes));
+        let mut items = Items::new(Cursor::new(bytes), TIME);
         let mut got = Vec::new();
         while let Some(item) = items.next().await? {
             got.push(item);
@@ -250,10 +256,10 @@ mod tests {
         let sent = [vec![], vec![1], vec![2; PART_BYTES], vec![3; PART_BYTES + 1], vec![4; 3 * PART_BYTES]];
         let mut wire = Vec::new();
         for item in &sent {
-            assert!(write_item(&mut wire, item).await.is_ok());
+            assert!(write_item(&mut wire, item, TIME).await.is_ok());
         }
         assert!(matches!(items(wire.clone()).await, Err(ControlError::GoneAway)), "no end was told");
-        assert!(write_frame(&mut wire, END, &[]).await.is_ok());
+        assert!(write_frame(&mut wire, END, &[], TIME).await.is_ok());
         assert_eq!(items(wire).await.unwrap(), sent);
     }
 
@@ -263,6 +269,6 @@ mod tests {
         let wire = part.repeat(ITEM_BYTES_MAX / PART_BYTES + 1);
         assert!(matches!(items(wire).await, Err(ControlError::AnswerTooLong)));
         assert!(matches!(items(framed(9, &[])).await, Err(ControlError::Damaged(_))));
-        assert!(write_item(&mut Vec::<u8>::new(), &vec![0; ITEM_BYTES_MAX + 1]).await.is_err());
+        assert!(write_item(&mut Vec::<u8>::new(), &vec![0; ITEM_BYTES_MAX + 1], TIME).await.is_err());
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use libp2p::swarm::Stream;
 use libp2p::{Multiaddr, PeerId};
@@ -19,9 +18,6 @@ use super::refusal::{Quiet, Refusal};
 use super::roster::{Role, Roster};
 use super::settings::{Doors, Times};
 use super::streams::{OpenError, Purpose};
-
-/// How long opening a stream may take, waiting for the event loop included.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What the event loop is asked to do.
 pub(super) enum Command {
@@ -149,7 +145,8 @@ impl Shared {
             self.commands.send(Command::Open { peer, purpose, reply }).await.map_err(|_| OpenError::Unconnected)?;
             answer.await.unwrap_or(Err(OpenError::Unconnected))
         };
-        tokio::time::timeout(OPEN_TIMEOUT, opening).await.unwrap_or(Err(OpenError::Timeout))
+        // The event loop has to find the time for it, and the peer has to answer.
+        tokio::time::timeout(self.times.hello * 2, opening).await.unwrap_or(Err(OpenError::Timeout))
     }
 
     /// Has a peer cut off.

@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use libp2p::core::Endpoint;
 use libp2p::core::transport::PortUse;
@@ -94,12 +95,14 @@ pub(super) struct Streams {
     protocols: Arc<[(Purpose, StreamProtocol)]>,
     /// The connections of each peer, oldest first.
     connections: BTreeMap<PeerId, Vec<ConnectionId>>,
+    /// A protocol must be agreed on within so long.
+    timeout: Duration,
     events: VecDeque<ToSwarm<Opened, Open>>,
 }
 
 impl Streams {
-    pub(super) fn new(cluster: ClusterId) -> Streams {
-        Streams { protocols: protocols(cluster), connections: BTreeMap::new(), events: VecDeque::new() }
+    pub(super) fn new(cluster: ClusterId, timeout: Duration) -> Streams {
+        Streams { protocols: protocols(cluster), connections: BTreeMap::new(), timeout, events: VecDeque::new() }
     }
 
     /// Opens a stream on the youngest connection: an older one may be dead without knowing it.
@@ -117,7 +120,7 @@ impl Streams {
     }
 
     fn handler(&self) -> Handler {
-        Handler { protocols: Arc::clone(&self.protocols), events: VecDeque::new() }
+        Handler { protocols: Arc::clone(&self.protocols), timeout: self.timeout, events: VecDeque::new() }
     }
 }
 
@@ -177,6 +180,7 @@ impl NetworkBehaviour for Streams {
 /// The streams of one connection.
 pub(super) struct Handler {
     protocols: Arc<[(Purpose, StreamProtocol)]>,
+    timeout: Duration,
     events: VecDeque<ConnectionHandlerEvent<Upgrade, Reply, (Purpose, Stream)>>,
 }
 
@@ -189,12 +193,12 @@ impl ConnectionHandler for Handler {
     type OutboundOpenInfo = Reply;
 
     fn listen_protocol(&self) -> SubstreamProtocol<Upgrade> {
-        SubstreamProtocol::new(Upgrade { protocols: self.protocols.to_vec() }, ())
+        SubstreamProtocol::new(Upgrade { protocols: self.protocols.to_vec() }, ()).with_timeout(self.timeout)
     }
 
     fn on_behaviour_event(&mut self, open: Open) {
         let protocols = self.protocols.iter().filter(|(purpose, _)| *purpose == open.purpose).cloned().collect();
-        let protocol = SubstreamProtocol::new(Upgrade { protocols }, open.reply);
+        let protocol = SubstreamProtocol::new(Upgrade { protocols }, open.reply).with_timeout(self.timeout);
         self.events.push_back(ConnectionHandlerEvent::OutboundSubstreamRequest { protocol });
     }
 

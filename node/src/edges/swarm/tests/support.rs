@@ -14,7 +14,7 @@ use super::super::key::SwarmKey;
 use super::super::metrics::SwarmMetrics;
 use super::super::refusal::Refusal;
 use super::super::roster::Role;
-use super::super::settings::{Doors, Peer, Settings};
+use super::super::settings::{Doors, Peer, Settings, Times};
 use super::super::{Network, Swarm};
 
 pub(super) const CLUSTER: ClusterId = ClusterId(0x7e57);
@@ -38,6 +38,15 @@ impl Inbox {
 
     pub(super) fn has(&self, from: NodeId, message: &Message) -> bool {
         self.0.lock().unwrap().iter().any(|letter| letter.from == from && letter.message == *message)
+    }
+
+    /// Numbers of the writes that were acknowledged, in the order they came in.
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        let number = |letter: &Letter| match letter.message {
+            Message::PutDone { op } => Some(op.number),
+            _ => None,
+        };
+        self.0.lock().unwrap().iter().filter_map(number).collect()
     }
 
     pub(super) fn count(&self, kind: &str) -> usize {
@@ -121,11 +130,18 @@ pub(super) fn peer(identity: &Identity, role: Role, addresses: Vec<Multiaddr>) -
     Peer { peer: identity.peer(), role, addresses }
 }
 
+/// Times that no machine is too busy for.
+fn patient() -> Times {
+    let long = Duration::from_secs(120);
+    Times { handshake: long, hello: long, frame: long, write: long, ping: Duration::from_secs(5), pong: long }
+}
+
 /// Settings of a node of the test cluster.
 pub(super) fn settings(identity: &Identity, peers: Vec<Peer>) -> Settings {
     let mut settings = Settings::new(identity.clone(), key(), CLUSTER);
     settings.listen = vec![loopback()];
     settings.peers = peers;
+    settings.times = patient();
     settings
 }
 
