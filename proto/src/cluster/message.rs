@@ -454,7 +454,7 @@ mod tests {
         ("records", 93, 0x55fa685c2f895e9e),
         ("pull", 33, 0x6231fbaff577f38d),
         ("pulled", 97, 0x3ce241575d0d0a64),
-        ("run", 61, 0x2928352de3741e71),
+        ("run", 62, 0x832e330d4eb0f4c6),
         ("run_taken", 18, 0x19bd9a3857720622),
         ("busy", 18, 0x70b335c66f118ce4),
         ("report", 25, 0xcafea7c20c16cbe2),

@@ -282,7 +282,7 @@ mod tests {
         let mut plan = Plan::from_seed(1);
         plan.web.robots_variants = true;
         plan.web.hosts = 20;
-        plan.cluster.crawl_delay_ms = 200;
+        (plan.cluster.crawl_delay_ms, plan.web.delay_ms) = (200, 0);
         plan.faults = what.map(|what| TimedFault { id: 1, at_ms: 1_000, lasts_ms: 1_000, what }).into_iter().collect();
         plan
     }
