@@ -89,9 +89,10 @@ impl Scene {
 
 #[tokio::test]
 async fn another_swarm_key() {
-    let scene = Scene::new().await;
+    let soon = Duration::from_secs(3);
+    let scene = Scene::with(|settings| settings.times.handshake = soon).await;
     let mut wrong = scene.rogue(&scene.guest);
-    wrong.key = SwarmKey::new([8; 32]);
+    (wrong.key, wrong.times.handshake) = (SwarmKey::new([8; 32]), soon);
     let rogue = TestNode::start(wrong).await;
     // What the wrong key makes of the first bytes is garbage, or looks like the beginning of something long that never comes.
     let refused = || scene.target.refusals(Refusal::Handshake) + scene.target.refusals(Refusal::HalfOpen);
