@@ -8,7 +8,6 @@ use proto::cluster::ring::Rings;
 use proto::cluster::route::LoadWeights;
 use proto::control::{Answer, NodeAnswer, NodeReport, Request, RingRow, URLS_MAX, UrlAnswer, UrlFacts};
 use proto::crawl::filter::Filter;
-use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, Slot};
 use proto::key::{UrlKey, crawl_name_is_valid};
 use proto::url::{CanonicalUrl, UrlRules};
@@ -116,7 +115,6 @@ impl ClusteredNode {
         let gauge = LoadGauge::new(&config.storage.data, LoadWeights::default());
         let (busy, concurrency) = (metrics.clone(), config.fetch.concurrency as u64);
         let cluster = Cluster {
-            quarantine: longest_delay(config),
             rules,
             network: Arc::clone(&swarm) as Arc<dyn Network>,
             load: Arc::new(move || {
@@ -164,12 +162,6 @@ impl ClusteredNode {
         self.swarm.close().await;
         self.node.stop().await;
     }
-}
-
-/// A host of which nothing is known is left alone for as long as any host may ask for, after its slot was acquired.
-fn longest_delay(config: &Config) -> Micros {
-    let pace = &config.politeness;
-    pace.stretched(pace.delay_ms.max(pace.crawl_delay_max_ms))
 }
 
 fn doors(shared: &Arc<Shared>) -> Doors {

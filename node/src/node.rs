@@ -326,7 +326,6 @@ impl Node {
                 coordinator: heard.clone(),
                 named: named.clone(),
                 up: frontier_up.clone(),
-                quarantine: cluster.quarantine,
                 planted: cluster.rules.planted,
             },
         };

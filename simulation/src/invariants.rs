@@ -267,6 +267,8 @@ pub(crate) mod testing {
             round: 0,
             deadline: Micros::MAX,
             crawl_delay: 1_000,
+            least_delay: 100,
+            own_robots: false,
             permitted: true,
         }
     }

@@ -30,9 +30,10 @@ use self::node::{Fetching, Node};
 use crate::layer::{Layer, Mutant, RunOptions, RunReport};
 use crate::world::disk::Sync;
 use crate::world::network::{Delivery, Fate, Network};
-use crate::world::origins::{Origins, Reply};
+use crate::world::origins::{Origins, ROBOTS_PATH, Reply};
 use crate::world::plan::{MILLISECOND, Plan};
 use crate::world::random::{For, Random};
+use crate::world::sights::Sights;
 use crate::world::trace::{Event, Phase, Trace};
 
 /// A client asks again after this, at another node perhaps.
@@ -190,7 +191,7 @@ struct World<'a> {
     /// Submissions that are acknowledged, and the tickets under which the others were handed in: submission and attempt.
     acknowledged: BTreeSet<usize>,
     /// Slots and who held them last.
-    last_holder: BTreeMap<Slot, NodeId>,
+    sights: Sights,
     /// A power loss waits for the next acknowledgement.
     power_loss_waits: Option<Micros>,
     rested_at: Option<Micros>,
@@ -224,7 +225,7 @@ impl<'a> World<'a> {
             queued: 0,
             fetches: 0,
             acknowledged: BTreeSet::new(),
-            last_holder: BTreeMap::new(),
+            sights: Sights::default(),
             power_loss_waits: None,
             rested_at: None,
             origins,
@@ -423,6 +424,8 @@ impl<'a> World<'a> {
             round,
             deadline,
             crawl_delay: self.origins.crawl_delay(host),
+            least_delay: self.origins.least_delay(),
+            own_robots: path == ROBOTS_PATH,
             permitted: self.origins.permits(host, &path),
         };
         is.fetches.insert(fetch, what.at_host(host));

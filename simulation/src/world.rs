@@ -9,5 +9,6 @@ pub mod origins;
 pub mod plan;
 pub mod random;
 pub mod server;
+pub mod sights;
 pub mod trace;
 pub mod web;

@@ -54,8 +54,6 @@ const FORGET_AFTER: Micros = 60 * SECOND;
 pub struct Cluster {
     /// Who it is and what it goes by; the number of its life is filled in.
     pub rules: ClusterRules,
-    /// How long a host of which nothing is known is left alone after its slot was acquired.
-    pub quarantine: Micros,
     /// The way to the others.
     pub network: Arc<dyn Network>,
     /// Measures the load, in thousandths; `None` if it cannot be had now.

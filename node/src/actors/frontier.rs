@@ -71,8 +71,6 @@ pub enum Way {
         named: Link<NamedUrls>,
         /// Who must know that this frontier has started.
         up: Link<FrontierUp>,
-        /// How long a host of which nothing is known is left alone after its slot was acquired.
-        quarantine: Micros,
         /// A defect to be found.
         planted: Planted,
     },
@@ -167,8 +165,8 @@ impl Frontier {
         let (now, rules, filter) = (parts.clock.now(), parts.rules.clone(), Arc::clone(&parts.filter));
         let (leases, resumed) = match &parts.way {
             Way::Alone { resumed, .. } => (Leases::Sole, *resumed),
-            Way::Clustered { quarantine, planted, .. } => {
-                (Leases::Granted(Grants { quarantine: *quarantine, planted: *planted, ..Grants::default() }), false)
+            Way::Clustered { planted, .. } => {
+                (Leases::Granted(Grants { planted: *planted, ..Grants::default() }), false)
             }
         };
         Core::new(now, rules, filter, leases, pages, resumed)

@@ -31,7 +31,7 @@ use crate::world::disk::{Disk, Sync, Synced};
 use crate::world::origins::{Outcome, Reply};
 use crate::world::plan::{Fault, LoadTrouble, MILLISECOND, Plan, SECOND};
 use crate::world::random::{For, Random};
-use crate::world::trace::{Event, FetchEnd, FetchKind, Host, LoadsKnown};
+use crate::world::trace::{Event, FetchEnd, FetchKind, Host};
 
 /// Names the simulated cluster.
 pub(crate) const CLUSTER: u64 = 0x6f72_6277;
@@ -210,12 +210,6 @@ fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robot
     }
 }
 
-/// The longest delay that any host asks for: what an unknown host is left alone after its slot changed hands.
-pub(crate) fn quarantine_ms(plan: &Plan) -> u64 {
-    let declared = plan.web.crawl_delay_ms.max(plan.web.long_crawl_delay_ms);
-    plan.cluster.crawl_delay_ms.max(u64::from(declared))
-}
-
 impl World<'_> {
     /// A node begins a life, if its disk lets it write down which one.
     pub(super) fn start(&mut self, at: Micros, id: NodeId) {
@@ -278,8 +272,7 @@ impl World<'_> {
         let frontier_rules = frontier_rules(plan, &lease, retry, !is(planted, "robots_ignored"));
         let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[])
             .expect("a filter without patterns");
-        let quarantine = frontier_rules.pace.stretched(quarantine_ms(plan));
-        let leases = Leases::Granted(Grants { quarantine, planted, ..Grants::default() });
+        let leases = Leases::Granted(Grants { planted, ..Grants::default() });
         let records = node.disk.durable();
         let seed = Random::at(plan.seed, For::Core, id.0, u64::from(life)).number();
         let rng = ChaCha8Rng::seed_from_u64(seed);
@@ -748,70 +741,19 @@ impl World<'_> {
         self.trace.record(at, Event::RingChanged { node: id, members, owners });
     }
 
-    /// The life of a node that calls itself `boot`, counted as the trace does.
-    fn life_of(&self, node: NodeId, boot: u32) -> Option<u32> {
-        let position = self.nodes.get(&node)?.boots.iter().rposition(|known| *known == boot)?;
-        Some(position as u32)
-    }
-
     fn saw(&mut self, at: Micros, id: NodeId, sight: Sight) {
         let Some(node) = self.nodes.get(&id) else { return };
-        let clock = node.clock.clone();
-        let event = match sight {
-            Sight::LeaseHeld { slot, until, acquired } => {
-                if acquired && self.last_holder.insert(slot, id).is_some_and(|last| last != id) {
-                    self.trace.sometimes(at, "lease_moved");
-                }
-                Event::LeaseHeld { node: id, slot, until: clock.true_time(until), acquired }
+        let acknowledged = if let Sight::Acknowledged { slot, .. } = &sight { Some(*slot) } else { None };
+        if matches!(sight, Sight::RingChanged { .. }) {
+            self.ring_changed(at, id);
+        } else {
+            for event in self.sights.events(id, sight, &node.clock, &node.boots) {
+                self.trace.record(at, event);
             }
-            Sight::LeaseLost { slot } => Event::LeaseLost { node: id, slot },
-            Sight::PromiseMade { slots, holder, until } => {
-                let until = clock.true_time(until);
-                for slot in slots.iter() {
-                    self.trace.record(at, Event::PromiseMade { voter: id, slot, holder, until });
-                }
-                return;
-            }
-            Sight::PromiseDropped { slots, holder } => {
-                for slot in slots.iter() {
-                    self.trace.record(at, Event::PromiseDropped { voter: id, slot, holder });
-                }
-                return;
-            }
-            Sight::Acknowledged { slot, urls } => {
-                self.trace.record(at, Event::WriteAcknowledged { node: id, slot, urls });
-                return self.power_loss_at_acknowledgement(at, id, slot);
-            }
-            Sight::RingChanged { .. } => return self.ring_changed(at, id),
-            Sight::IncarnationKnown { of, boot } => Event::IncarnationKnown { node: id, of, boot },
-            Sight::Applied { origin, origin_boot, what } if origin == id => match self.life_of(id, origin_boot) {
-                Some(origin_boot) => Event::MessageApplied { node: id, origin, origin_boot, what },
-                None => return,
-            },
-            Sight::Applied { origin, origin_boot, what } => {
-                Event::MessageApplied { node: id, origin, origin_boot, what }
-            }
-            Sight::Ignored { from, why } => {
-                if why == "another cluster" {
-                    self.trace.sometimes(at, "stranger_ignored");
-                }
-                Event::MessageIgnored { node: id, from, why }
-            }
-            Sight::BatchSent { batch, to, urls, known: loads } => {
-                let route = proto::cluster::route::RouteRules::default();
-                let (low_water, high_water) = (route.low_water, route.high_water);
-                let known = LoadsKnown { low_water, high_water, loads };
-                Event::BatchSent { batch, from: id, to, urls, known }
-            }
-            Sight::BatchRefused { batch } => Event::BatchRefused { batch, by: id },
-            Sight::BatchLost { batch, urls } => Event::BatchLost { batch, node: id, urls },
-            Sight::BatchPutBack { batch, urls } => Event::BatchPutBack { batch, node: id, urls },
-            Sight::QueueMeasured { queue, length, bound } => {
-                Event::QueueMeasured { node: id, queue, length: length as u64, bound: bound as u64 }
-            }
-            Sight::Sometimes(name) => Event::Sometimes(name),
-        };
-        self.trace.record(at, event);
+        }
+        if let Some(slot) = acknowledged {
+            self.power_loss_at_acknowledgement(at, id, slot);
+        }
     }
 
     /// The nodes that keep the records of a slot, as `id` sees it.

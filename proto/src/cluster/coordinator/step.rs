@@ -3,7 +3,7 @@
 use rand::RngExt;
 
 use super::super::copy::RecordCopy;
-use super::super::lease::LeaseRules;
+use super::super::lease::{LeaseRules, Seq};
 use super::super::membership::{MembershipRules, View};
 use super::super::message::{Errand, Letter, Stage};
 use super::super::mutant::Planted;
@@ -294,6 +294,8 @@ pub enum Sight {
         slots: SlotSet,
         /// To whom.
         holder: NodeId,
+        /// At which of its requests.
+        seq: Seq,
         /// Until when.
         until: Micros,
     },
@@ -303,6 +305,8 @@ pub enum Sight {
         slots: SlotSet,
         /// Who.
         holder: NodeId,
+        /// By which of its releases, counted with its requests.
+        seq: Seq,
     },
     /// Discovered URLs are on W disks, and who sent them is told.
     Acknowledged {

@@ -321,6 +321,16 @@ impl Frontier {
         }
     }
 
+    /// Until when the hosts of a slot are left alone whatever is known of them: whoever held it before us may have asked them just
+    /// before. A longer Crawl-delay counts from the robots.txt that tells us of it, which is the first thing we ask for.
+    fn untouched_until(&self, slot: Slot) -> Micros {
+        let delay = self.rules.pace.stretched(self.rules.pace.delay_ms);
+        match self.leases.since(slot) {
+            0 => 0,
+            since => since + delay,
+        }
+    }
+
     /// Says of each slot that is no longer ours when nobody asks its hosts any more.
     fn part(&mut self, out: &mut Vec<Effect>) {
         if self.parting.is_empty() {
@@ -349,7 +359,7 @@ impl Frontier {
                 return;
             }
             let mut queue = Queue::new(now, &self.rules, &HostFacts::default());
-            queue.beware(self.leases.quarantine(key.slot()), self.leases.strange_delay(), &self.rules.pace);
+            queue.pace.leave_until(self.untouched_until(key.slot()));
             queue.busy = self.is_asked(&key);
             if !new_host {
                 queue.loading = true;
@@ -400,7 +410,7 @@ impl Frontier {
         let unsure = self.resumed || (!matches!(self.leases, Leases::Sole) && !self.is_free_for_all());
         let facts = HostFacts { heard: loaded.facts.heard || unsure, ..loaded.facts };
         let mut queue = Queue::new(now, &self.rules, &facts);
-        queue.beware(self.leases.quarantine(loaded.key.slot()), self.leases.strange_delay(), &self.rules.pace);
+        queue.pace.leave_until(self.untouched_until(loaded.key.slot()));
         queue.busy = self.is_asked(&loaded.key);
         queue.window = loaded.entries.into_iter().collect();
         queue.more = loaded.more;
@@ -946,13 +956,12 @@ impl Frontier {
     }
 
     fn queue_or_new(&mut self, now: Now, key: &QueueKey) -> &mut Queue {
-        let (rules, quarantine) = (&self.rules, self.leases.quarantine(key.slot()));
-        let strange = self.leases.strange_delay();
+        let (rules, untouched_until) = (&self.rules, self.untouched_until(key.slot()));
         self.queues.entry(key.clone()).or_insert_with(|| {
             let heard = HostFacts { heard: true, ..Default::default() };
             let mut queue = Queue::new(now, rules, &heard);
             queue.more = true;
-            queue.beware(quarantine, strange, &rules.pace);
+            queue.pace.leave_until(untouched_until);
             Box::new(queue)
         })
     }
