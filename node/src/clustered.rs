@@ -30,7 +30,6 @@ use crate::edges::network::Network;
 use crate::edges::swarm::control::Caller;
 use crate::edges::swarm::identity::{Identity, node_of};
 use crate::edges::swarm::key::SwarmKey;
-use crate::edges::swarm::metrics::SwarmMetrics;
 use crate::edges::swarm::roster::Role;
 use crate::edges::swarm::secret_file::SecretError;
 use crate::edges::swarm::settings::Doors;
@@ -116,8 +115,7 @@ impl ClusteredNode {
         let rules = cluster.rules(&identity, 0)?;
         let settings = cluster.settings(identity.clone(), key)?;
 
-        let swarm_metrics = SwarmMetrics::default();
-        let metrics = Metrics::with(|registry| swarm_metrics.register(registry));
+        let metrics = Metrics::new();
         let rings = Rings::default();
         let shared = Arc::new(Shared {
             node: OnceLock::new(),
@@ -135,7 +133,7 @@ impl ClusteredNode {
             },
             backups: Backups::default(),
         });
-        let swarm = Arc::new(Swarm::start(settings, doors(&shared), swarm_metrics).await?);
+        let swarm = Arc::new(Swarm::start(settings, doors(&shared), metrics.swarm.clone()).await?);
         let gauge = LoadGauge::new(&config.storage.data, LoadWeights::default());
         let seen = metrics.cluster.clone();
         let (busy, concurrency) = (metrics.clone(), config.fetch.concurrency as u64);

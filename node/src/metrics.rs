@@ -80,11 +80,6 @@ impl Default for Metrics {
 impl Metrics {
     /// Metrics at zero.
     pub fn new() -> Metrics {
-        Metrics::with(|_| {})
-    }
-
-    /// Metrics at zero, together with what `register` adds.
-    pub fn with(register: impl FnOnce(&mut Registry)) -> Metrics {
         let mut registry = Registry::with_prefix("orbweaver");
         let mut metrics = Metrics {
             registry: Arc::default(),
@@ -124,7 +119,6 @@ impl Metrics {
         registry.register("content_bytes", "Bytes of all current contents", metrics.bytes.clone());
         metrics.swarm.register(&mut registry);
         metrics.cluster.register(&mut registry);
-        register(&mut registry);
         metrics.registry = Arc::new(registry);
         metrics
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use libp2p::PeerId;
-use proto::control::admin::{ActorFigures, DigestReport, Glance, Order, Part, Said, To};
+use proto::control::admin::{ActorFigures, DigestReport, Glance, Order, Part, Said, To, Trouble};
 use proto::control::{Answer, Request};
 use proto::id::{NodeId, Slot};
 use tokio::time::Duration;
@@ -50,9 +50,9 @@ impl Shared {
                 let request = Request::Admin { to: To::Here, order };
                 let said = match ask_peer_for(PEER_PATIENCE, &swarm, peer, &request).await {
                     Ok(Answer::Admin(mut parts)) if parts.len() == 1 => parts.remove(0).said,
-                    Ok(Answer::Refused(why)) => Err(why),
-                    Ok(other) => Err(format!("answered {other:?}")),
-                    Err(error) => Err(error),
+                    Ok(Answer::Refused(why)) => Err(Trouble::Refused(why)),
+                    Ok(other) => Err(Trouble::Missing(format!("answered {other:?}"))),
+                    Err(error) => Err(Trouble::Missing(error)),
                 };
                 Part { node: node_of(&peer).0, peer: peer.to_string(), said }
             }
@@ -60,7 +60,7 @@ impl Shared {
         let mut parts = futures_util::future::join_all(asked).await;
         if here {
             // The last of all: what stops every node stops this one when the others have heard of it.
-            let said = self.obey(node, swarm, order).await;
+            let said = self.obey(node, swarm, order).await.map_err(Trouble::Refused);
             parts.push(Part { node: node_of(&self.me).0, peer: self.me.to_string(), said });
         }
         parts.sort_by_key(|part| part.node);

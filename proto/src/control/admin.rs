@@ -109,8 +109,19 @@ pub struct Part {
     pub node: u64,
     /// Its peer id.
     pub peer: String,
-    /// What it said, or why that is missing.
-    pub said: Result<Said, String>,
+    /// What it said, or why there is nothing.
+    pub said: Result<Said, Trouble>,
+}
+
+/// Why a node did not do as it was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Trouble {
+    /// It did not answer.
+    #[error("{0}")]
+    Missing(String),
+    /// It answered that it will not, or cannot.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// What a node says to an order.

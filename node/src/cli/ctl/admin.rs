@@ -1,7 +1,7 @@
 //! `ctl stat|get|set|stop|forget`: figures and settings of actors, and the end of nodes.
 
 use clap::Args;
-use proto::control::admin::{ActorFigures, Order, Part, Said, Setting, To};
+use proto::control::admin::{ActorFigures, Order, Part, Said, Setting, To, Trouble};
 use proto::control::{Answer, Request};
 use serde_json::json;
 
@@ -115,9 +115,23 @@ pub(super) async fn ask(connection: &Connection, to: To, order: Order) -> Result
 
 async fn order(connection: &Connection, to: To, order: Order, as_json: bool) -> Result<Exit, Complaint> {
     let parts = ask(connection, to, order).await?;
+    if let Some(why) = refusal(&parts) {
+        return Err(Complaint::failed(why));
+    }
     let text = if as_json { json!(Answer::Admin(parts.clone())).to_string() } else { parts_text(&parts) };
     say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;
     Ok(if parts.iter().all(|part| part.said.is_ok()) { Exit::Done } else { Exit::Failed })
+}
+
+/// What all nodes that answer refuse for the same reason, as a setting that does not exist.
+pub(super) fn refusal(parts: &[Part]) -> Option<&str> {
+    let answers = parts.iter().filter(|part| !matches!(part.said, Err(Trouble::Missing(_))));
+    let mut why = answers.map(|part| match &part.said {
+        Err(Trouble::Refused(why)) => Some(why.as_str()),
+        _ => None,
+    });
+    let first = why.next()??;
+    why.all(|other| other == Some(first)).then_some(first)
 }
 
 /// What the nodes said, and which of them did not.
@@ -135,10 +149,19 @@ pub(super) fn parts_text(parts: &[Part]) -> String {
             }
             Ok(Said::Done(what)) => lines.push(format!("{}  {what}", name(part.node))),
             Ok(other) => lines.push(format!("{}  {other:?}", name(part.node))),
-            Err(why) => lines.push(format!("missing: {} ({}): {why}", name(part.node), part.peer)),
+            Err(trouble) => lines.push(trouble_line(part, trouble)),
         }
     }
     lines.join("\n")
+}
+
+/// Why a node did not do as it was told.
+pub(super) fn trouble_line(part: &Part, trouble: &Trouble) -> String {
+    let what = match trouble {
+        Trouble::Missing(_) => "missing",
+        Trouble::Refused(_) => "refused",
+    };
+    format!("{what}: {} ({}): {trouble}", name(part.node), part.peer)
 }
 
 fn stat_lines(figures: &[ActorFigures]) -> Vec<String> {
@@ -191,13 +214,31 @@ mod tests {
             counters: vec![("fetches".to_owned(), 99), ("fetching".to_owned(), 4)],
         };
         let part = |node, said| Part { node, peer: format!("peer-{node}"), said };
-        let text = parts_text(&[part(1, Ok(Said::Stat(vec![figures]))), part(2, Err("does not answer".to_owned()))]);
+        let text = parts_text(&[
+            part(1, Ok(Said::Stat(vec![figures]))),
+            part(2, Err(Trouble::Missing("does not answer".to_owned()))),
+        ]);
         let expected = "\
 node 0000000000000001 (peer-1)
   actor         waiting  capacity    handled  refused   lost  restarts  counters
   fetcher             3        80       1234        1      2         1  fetches 99, fetching 4
 missing: 0000000000000002 (peer-2): does not answer";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_all_refuse_is_one_complaint() {
+        let part = |said| Part { node: 1, peer: "peer".to_owned(), said };
+        let refused = || part(Err(Trouble::Refused("no such setting".to_owned())));
+        let missing = || part(Err(Trouble::Missing("does not answer".to_owned())));
+        let done = || part(Ok(Said::Done("done".to_owned())));
+        assert_eq!(refusal(&[refused(), missing(), refused()]), Some("no such setting"));
+        assert_eq!(refusal(&[refused(), done()]), None);
+        assert_eq!(refusal(&[missing(), missing()]), None);
+        assert!(
+            parts_text(&[refused(), missing()])
+                .contains("refused: 0000000000000001 (peer): no such setting\nmissing: ")
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use proto::control::admin::{BackupState, Order, Part, Said, To};
+use proto::control::admin::{BackupState, Order, Part, Said, To, Trouble};
 use serde_json::json;
 
 use super::{Complaint, Connection, Exit, admin, name, say};
@@ -47,6 +47,9 @@ pub(super) async fn backup(
             part.said = one(connection, part, Order::BackupState).await;
         }
     }
+    if let Some(why) = admin::refusal(&parts) {
+        return Err(Complaint::failed(why));
+    }
     let text = if as_json {
         json!(proto::control::Answer::Admin(parts.clone())).to_string()
     } else {
@@ -58,9 +61,10 @@ pub(super) async fn backup(
 }
 
 /// Asks one node, whatever it says.
-async fn one(connection: &Connection, part: &Part, order: Order) -> Result<Said, String> {
-    let answer = admin::ask(connection, To::One(part.peer.clone()), order).await.map_err(|error| error.text)?;
-    answer.into_iter().next().ok_or("no answer")?.said
+async fn one(connection: &Connection, part: &Part, order: Order) -> Result<Said, Trouble> {
+    let refused = |error: Complaint| Trouble::Refused(error.text);
+    let answer = admin::ask(connection, To::One(part.peer.clone()), order).await.map_err(refused)?;
+    answer.into_iter().next().ok_or_else(|| Trouble::Missing("no answer".to_owned()))?.said
 }
 
 fn is_running(part: &Part) -> bool {
@@ -75,6 +79,6 @@ fn line(part: &Part) -> String {
         }
         Ok(Said::Backup(BackupState::Failed { folder, why })) => format!("{node}  {folder}: failed: {why}"),
         Ok(other) => format!("{node}  {other:?}"),
-        Err(why) => format!("missing: {node} ({}): {why}", part.peer),
+        Err(trouble) => admin::trouble_line(part, trouble),
     }
 }

@@ -81,7 +81,7 @@ fn take_apart(parts: &[Part]) -> (Vec<&DigestReport>, Vec<(u64, String, String)>
         match &part.said {
             Ok(Said::Digests(report)) => reports.push(report),
             Ok(other) => missing.push((part.node, part.peer.clone(), format!("answered {other:?}"))),
-            Err(why) => missing.push((part.node, part.peer.clone(), why.clone())),
+            Err(why) => missing.push((part.node, part.peer.clone(), why.to_string())),
         }
     }
     (reports, missing)

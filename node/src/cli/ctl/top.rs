@@ -137,7 +137,7 @@ fn summary(before: Option<&Look>, now: &Look) -> Vec<String> {
 
 fn node_line(before: Option<&Look>, now: &Look, part: &Part) -> String {
     let Some(glance) = now.glance(part.node) else {
-        let why = part.said.as_ref().err().map_or("says something else", String::as_str);
+        let why = part.said.as_ref().err().map_or("says something else".to_owned(), ToString::to_string);
         return format!("{:<16} missing: {why} ({})", name(part.node), part.peer);
     };
     let report = &glance.report;
@@ -382,6 +382,7 @@ fn is_quit(event: &Event) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proto::control::admin::Trouble;
     use proto::control::{NodeReport, Totals};
 
     use super::*;
@@ -414,7 +415,8 @@ mod tests {
     }
 
     fn looks() -> (Look, Look) {
-        let missing = Part { node: 3, peer: "peer-3".to_owned(), said: Err("does not answer".to_owned()) };
+        let missing =
+            Part { node: 3, peer: "peer-3".to_owned(), said: Err(Trouble::Missing("does not answer".to_owned())) };
         let before =
             Look { at_ms: 1_000, parts: vec![part(1, 100, 2), part(2, 900, 0), missing.clone()], trouble: None };
         let now = Look { at_ms: 3_000, parts: vec![part(1, 150, 3), part(2, 10, 0), missing], trouble: None };
