@@ -1,5 +1,7 @@
 //! What people and nodes ask a node over the swarm, and what they are told.
 
+pub mod admin;
+
 use serde::{Deserialize, Serialize};
 
 use crate::id::{NodeId, UrlId};
@@ -45,6 +47,13 @@ pub enum Request {
     },
     /// Leave the cluster.
     Leave,
+    /// An order to nodes one by one or to all of them.
+    Admin {
+        /// Whom it is for.
+        to: admin::To,
+        /// What to do.
+        order: admin::Order,
+    },
 }
 
 impl Request {
@@ -55,6 +64,7 @@ impl Request {
                 true
             }
             Request::AddUrls { .. } | Request::Leave => false,
+            Request::Admin { order, .. } => order.is_question(),
         }
     }
 }
@@ -81,6 +91,8 @@ pub enum Answer {
     Done,
     /// It cannot be done now, or not by you.
     Refused(String),
+    /// What each node said to an order; those that did not answer say why.
+    Admin(Vec<admin::Part>),
 }
 
 /// How a node is.

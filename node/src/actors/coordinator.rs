@@ -18,6 +18,7 @@ use proto::cluster::propagate::RunId;
 use proto::cluster::ring::Rings;
 use proto::cluster::route::Load;
 use proto::crawl::frontier;
+use proto::crawl::outcome::Ending;
 use proto::crawl::politeness::{Micros, SECOND};
 use proto::id::Slot;
 use proto::key::{Order, QueueKey};
@@ -33,8 +34,8 @@ use crate::edges::disk::{DiskError, Job, ReplicaJob, Reply};
 use crate::edges::network::Network;
 use crate::edges::store::{Admitted, Begun, Merged};
 use crate::messages::{
-    ClusterView, DiskRequest, FrontierUp, GetClusterView, Heard, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted,
-    Received, Restart, RunBatch, SubmitUrls, Told,
+    ClusterView, CompareNow, DiskRequest, ForgetNode, FrontierUp, GetClusterView, GetDigests, Heard, KeptPage, Leave,
+    NamedUrls, NewLife, NotSubmitted, Received, Restart, RunBatch, SlotDigests, SubmitUrls, Told,
 };
 use crate::metrics::Metrics;
 use crate::node::Fate;
@@ -118,7 +119,7 @@ pub struct Coordinator {
     /// An operator told this node to leave; every later life of this process does so too.
     leaving: bool,
     left: bool,
-    _lifeline: Lifeline,
+    lifeline: Lifeline,
 }
 
 type Answer = Pin<Box<dyn Future<Output = ()>>>;
@@ -154,7 +155,7 @@ impl Coordinator {
             alarm: None,
             leaving: false,
             left: false,
-            _lifeline: lifeline,
+            lifeline,
         }
     }
 
@@ -384,9 +385,23 @@ impl Coordinator {
     fn measure(&mut self, ctx: &mut Context<Self>) {
         let now = self.parts.clock.now().mono;
         self.runs.retain(|_, (_, until)| *until + FORGET_AFTER > now);
+        self.show(now);
         if let Some(load) = (self.parts.cluster.load)() {
             self.step([Input::Measured(load)], ctx);
         }
+    }
+
+    /// Shows leases and members in the metrics.
+    fn show(&self, now: Micros) {
+        let shown = &self.parts.metrics.cluster;
+        let slots = &self.parts.cluster.rules.slots;
+        let (held, members, alive) = self.core.as_ref().map_or((0, 0, 0), |core| {
+            let held = slots.iter().filter(|slot| core.holds(now, *slot)).count();
+            (held, core.view().len(), core.alive().len())
+        });
+        shown.leases_held.set(held as i64);
+        shown.members.set(members as i64);
+        shown.alive.set(alive as i64);
     }
 
     // Clients.
@@ -423,6 +438,7 @@ impl Actor for Coordinator {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.parts.mailbox_max);
+        self.lifeline.has_room_for(self.parts.mailbox_max);
         if let Some(mut answers) = self.answers.take() {
             actix_rt::spawn(async move {
                 while let Some(answer) = answers.recv().await {
@@ -460,6 +476,7 @@ impl Handler<Received> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, Received(letter): Received, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         self.step([Input::Received(letter)], ctx);
     }
 }
@@ -468,6 +485,7 @@ impl Handler<Heard> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, Heard { life, inputs }: Heard, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         if life == self.life {
             self.step(inputs, ctx);
         }
@@ -478,6 +496,7 @@ impl Handler<NamedUrls> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, NamedUrls { life, crawl, urls }: NamedUrls, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         self.submit_own(life, crawl, urls, ctx);
     }
 }
@@ -486,6 +505,12 @@ impl Handler<KeptPage> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, KeptPage(kept): KeptPage, ctx: &mut Self::Context) {
+        self.lifeline.handles();
+        match &kept.ending {
+            Ending::Answered(_) | Ending::NotModified { .. } => drop(self.parts.metrics.cluster.pages_kept.inc()),
+            Ending::Failed(..) => drop(self.parts.metrics.cluster.failures.inc()),
+            _ => {}
+        }
         if let Some((run, _)) = self.runs.remove(&kept.flight) {
             self.step([Input::Fetched { run, ending: kept.ending, links: kept.links }], ctx);
         }
@@ -496,6 +521,7 @@ impl Handler<SubmitUrls> for Coordinator {
     type Result = ResponseFuture<Result<(), NotSubmitted>>;
 
     fn handle(&mut self, SubmitUrls { crawl, urls }: SubmitUrls, ctx: &mut Self::Context) -> Self::Result {
+        self.lifeline.handles();
         if self.core.is_none() {
             return Box::pin(async { Err(NotSubmitted::StartedAnew) });
         }
@@ -509,6 +535,7 @@ impl Handler<FrontierUp> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, _: FrontierUp, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         // While a life is about to begin, the frontier will hear of it.
         if self.core.is_some() {
             self.begin(None, ctx);
@@ -520,6 +547,7 @@ impl Handler<Restart> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, _: Restart, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         if self.core.is_some() {
             self.begin(None, ctx);
         }
@@ -530,6 +558,7 @@ impl Handler<Leave> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, _: Leave, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         self.leaving = true;
         self.step([Input::Leave], ctx);
     }
@@ -539,6 +568,7 @@ impl Handler<GetClusterView> for Coordinator {
     type Result = ClusterView;
 
     fn handle(&mut self, _: GetClusterView, _ctx: &mut Self::Context) -> ClusterView {
+        self.lifeline.handles();
         let Some(core) = &self.core else { return ClusterView { left: self.left, ..ClusterView::default() } };
         let now = self.parts.clock.now().mono;
         let (me, slots) = (self.parts.cluster.rules.me, &self.parts.cluster.rules.slots);
@@ -552,6 +582,50 @@ impl Handler<GetClusterView> for Coordinator {
             fetching: core.fetching(),
             left: self.left,
         }
+    }
+}
+
+impl Handler<ForgetNode> for Coordinator {
+    type Result = Result<(), String>;
+
+    fn handle(&mut self, ForgetNode(node): ForgetNode, ctx: &mut Self::Context) -> Self::Result {
+        self.lifeline.handles();
+        let Some(core) = &self.core else { return Err("the node starts anew; ask again".to_owned()) };
+        if node == self.parts.cluster.rules.me {
+            return Err("this is the node itself; to take it out use `ctl leave`".to_owned());
+        }
+        if core.alive().contains(&node) {
+            return Err("it is alive here; to take it out have it leave with `ctl leave`, or stop it first".to_owned());
+        }
+        let known = core.view().contains_key(&node) || core.has_left(node);
+        if !known && !self.parts.cluster.rules.peers.iter().any(|(peer, _)| *peer == node) {
+            return Err("no such node is known here".to_owned());
+        }
+        warn!(forgotten = node.0, "an operator says that a node is gone for ever");
+        self.step([Input::Forget { node }], ctx);
+        Ok(())
+    }
+}
+
+impl Handler<CompareNow> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, CompareNow(slots): CompareNow, ctx: &mut Self::Context) {
+        self.lifeline.handles();
+        self.step([Input::Compare { slots }], ctx);
+    }
+}
+
+impl Handler<GetDigests> for Coordinator {
+    type Result = SlotDigests;
+
+    fn handle(&mut self, GetDigests(slots): GetDigests, _ctx: &mut Self::Context) -> SlotDigests {
+        self.lifeline.handles();
+        let Some(core) = &self.core else { return SlotDigests::default() };
+        let asked = |slot: &Slot| slots.is_empty() || slots.contains(slot);
+        let digests = core.digests().slots().filter(asked).map(|slot| (slot, core.digests().of(slot))).collect();
+        let keeps = self.parts.cluster.rules.slots.iter().filter(asked).filter(|slot| core.keeps(*slot)).collect();
+        SlotDigests { digests, keeps }
     }
 }
 

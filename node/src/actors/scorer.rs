@@ -50,7 +50,7 @@ pub struct Scorer {
     rules: Arc<FollowRules>,
     metrics: Metrics,
     mailbox_max: usize,
-    _lifeline: Lifeline,
+    lifeline: Lifeline,
 }
 
 impl Scorer {
@@ -62,7 +62,7 @@ impl Scorer {
         mailbox_max: usize,
         lifeline: Lifeline,
     ) -> Scorer {
-        Scorer { storage, rules, metrics, mailbox_max, _lifeline: lifeline }
+        Scorer { storage, rules, metrics, mailbox_max, lifeline }
     }
 }
 
@@ -71,6 +71,7 @@ impl Actor for Scorer {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.mailbox_max);
+        self.lifeline.has_room_for(self.mailbox_max);
     }
 }
 
@@ -78,6 +79,7 @@ impl Handler<ParsedPage> for Scorer {
     type Result = ();
 
     fn handle(&mut self, page: ParsedPage, _ctx: &mut Self::Context) {
+        self.lifeline.handles();
         let landing = land(page, &self.rules);
         if self.storage.pass(StorePage(Box::new(landing))).is_err() {
             self.metrics.dropped.inc();

@@ -1,5 +1,10 @@
 //! `orbweaver ctl`: asks and steers a running cluster, through any of its nodes.
 
+mod admin;
+mod backup;
+mod repair;
+mod top;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,6 +36,8 @@ const URLS_AT_ONCE: usize = 1_000;
 const EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver nodes
   orbweaver ctl --data /srv/orbweaver url add https://example.com/ https://example.org/
+  orbweaver ctl --data /srv/orbweaver stat fetcher,storage
+  orbweaver ctl --data /srv/orbweaver set fetch.concurrency=0     hand out nothing more, on all nodes
   orbweaver ctl --node /ip4/192.0.2.7/tcp/7070/p2p/12D3Koo… --cluster mine --identity me.key --swarm-key swarm.key status
 
 `--data` names the folder of `orbweaver node` without a cluster, or of `orbweaver cluster local`.";
@@ -81,6 +88,22 @@ enum CtlCommand {
     Url(UrlCommand),
     /// Make the node that is asked leave the cluster: it hands everything over first
     Leave,
+    /// Show figures of actors: mailboxes, messages, restarts, and what they count
+    Stat(admin::StatArguments),
+    /// Show settings: what they are, were at the start, and may be set to
+    Get(admin::GetArguments),
+    /// Change settings until the node is started again
+    Set(admin::SetArguments),
+    /// Stop a node, or all: what is in flight is settled, then actors end in reverse order of their start
+    Stop(admin::StopArguments),
+    /// Give the place of a node up that is gone for ever, so that its slots get new owners
+    Forget(admin::ForgetArguments),
+    /// Compare all replicas now, and mend what differs
+    Repair(repair::RepairArguments),
+    /// Watch the cluster; q or Ctrl-C leaves
+    Top(top::TopArguments),
+    /// Make a backup of a node's data folder while it runs
+    Backup(backup::BackupArguments),
 }
 
 #[derive(Subcommand)]
@@ -117,6 +140,22 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
         .map_err(|error| Complaint::failed(format!("cannot start: {error}")))?;
     let ended = runtime.block_on(async {
         let connection = Connection::open(&access).await?;
+        let json = arguments.json;
+        let operated = match &arguments.command {
+            CtlCommand::Top(arguments) => return top::top(connection, &access, arguments, json).await,
+            CtlCommand::Stat(arguments) => Some(admin::stat(&connection, arguments, json).await),
+            CtlCommand::Get(arguments) => Some(admin::get(&connection, arguments, json).await),
+            CtlCommand::Set(arguments) => Some(admin::set(&connection, arguments, json).await),
+            CtlCommand::Stop(arguments) => Some(admin::stop(&connection, arguments, json).await),
+            CtlCommand::Forget(arguments) => Some(admin::forget(&connection, arguments, json).await),
+            CtlCommand::Repair(arguments) => Some(repair::repair(&connection, arguments, json).await),
+            CtlCommand::Backup(arguments) => Some(backup::backup(&connection, arguments, json).await),
+            _ => None,
+        };
+        if let Some(ended) = operated {
+            connection.swarm.stop().await;
+            return ended;
+        }
         let mut exit = Exit::Done;
         for request in requests {
             let answer = connection.ask(&request).await?;
@@ -163,6 +202,15 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
             let request = |urls: &[String]| Request::AddUrls { crawl: crawl.clone(), urls: urls.to_vec() };
             texts.chunks(URLS_AT_ONCE).map(request).collect()
         }
+        // These ask as they go on.
+        CtlCommand::Stat(_)
+        | CtlCommand::Get(_)
+        | CtlCommand::Set(_)
+        | CtlCommand::Stop(_)
+        | CtlCommand::Forget(_)
+        | CtlCommand::Repair(_)
+        | CtlCommand::Top(_)
+        | CtlCommand::Backup(_) => Vec::new(),
     })
 }
 
@@ -237,6 +285,7 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
             }
             Answer::Done => "done".to_owned(),
             Answer::Refused(why) => why,
+            Answer::Admin(parts) => admin::parts_text(&parts),
         }
     };
     say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;

@@ -1,5 +1,6 @@
 //! What actors say to each other, one file per step of a URL's way.
 
+mod admin;
 mod batch;
 mod cluster;
 mod control;
@@ -8,6 +9,7 @@ mod fetched;
 mod parsed;
 mod stored;
 
+pub use admin::{CompareNow, ForgetNode, GetDigests, Retune, SlotDigests};
 pub use batch::{RunBatch, RunRobots};
 pub use cluster::{
     ClusterView, FrontierUp, GetClusterView, Heard, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received,

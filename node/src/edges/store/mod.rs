@@ -11,6 +11,7 @@
 
 mod aside;
 mod change;
+mod checkpoint;
 mod columns;
 mod convert;
 mod read;
@@ -428,7 +429,8 @@ impl Store {
     }
 }
 
-const VERSION_FILE: &str = "FORMAT";
+/// The file that holds the format's version.
+pub const VERSION_FILE: &str = "FORMAT";
 
 /// Writes the version where it is not written yet, whole or not at all: a kill between opening and writing the file would
 /// leave one that says nothing.

@@ -225,6 +225,13 @@ impl Coordinator {
                 let news = self.membership.leave(now);
                 self.heed(now, news, out);
             }
+            Input::Forget { node } => {
+                let boot = self.boots.get(&node).copied().unwrap_or(0);
+                let news = self.membership.forget(now, node, boot);
+                self.heed(now, news, out);
+                self.next_departed = now; // the others need not be told one by one
+            }
+            Input::Compare { slots } => self.repair.hurry(now, slots),
         }
         self.work(now, out);
     }
@@ -299,6 +306,16 @@ impl Coordinator {
     /// Our load as last measured.
     pub fn load(&self) -> u32 {
         self.router.mine()
+    }
+
+    /// Whether this node is one of those that are to keep a slot.
+    pub fn keeps(&self, slot: Slot) -> bool {
+        self.ring.replicas(slot, self.rules.writes.replicas).contains(&self.rules.me)
+    }
+
+    /// Whether a node gave its place up, or was forgotten, and is not back.
+    pub fn has_left(&self, node: NodeId) -> bool {
+        self.membership.has_left(node)
     }
 
     /// Fetches that this node executes.

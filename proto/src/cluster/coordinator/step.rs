@@ -180,6 +180,16 @@ pub enum Input {
     Measured(Load),
     /// An operator tells this node to leave.
     Leave,
+    /// An operator says that another node is gone for ever.
+    Forget {
+        /// Which.
+        node: NodeId,
+    },
+    /// An operator wants slots compared with all their replicas now.
+    Compare {
+        /// Which.
+        slots: Vec<Slot>,
+    },
 }
 
 /// What to do.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use self::queue::{Address, Errand, Queue, RobotsState};
 pub use self::step::{
-    Effect, FrontierRules, HostFacts, Input, LoadedQueue, Now, RobotsCopy, RobotsFetch, Standing, Trouble, Why,
+    Effect, FrontierRules, HostFacts, Input, LoadedQueue, Now, RobotsCopy, RobotsFetch, Standing, Trouble, Tuned, Why,
 };
 use super::filter::Filter;
 use super::politeness::{Micros, SECOND};
@@ -213,6 +213,13 @@ impl Frontier {
     /// Lets at most this many fly from now on.
     pub fn limit_flights(&mut self, flights_max: usize) {
         self.rules.flights_max = flights_max.max(1);
+    }
+
+    /// Goes by these from now on. With no flights at all nothing is handed out until there are some again.
+    pub fn tune(&mut self, tuned: Tuned) {
+        self.rules.flights_max = tuned.flights_max;
+        self.rules.pace.delay_ms = tuned.delay_ms;
+        self.rules.robots_ttl_ms = tuned.robots_ttl_ms;
     }
 
     /// Pages fetched so far, from the start of the crawl.

@@ -296,3 +296,14 @@ pub struct Standing {
     /// When the next queue is due, if one is.
     pub next_due: Option<Micros>,
 }
+
+/// The rules that can change while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuned {
+    /// Flights at once; 0 hands out nothing.
+    pub flights_max: usize,
+    /// Least time between two requests to a host, in milliseconds.
+    pub delay_ms: u64,
+    /// How long a robots.txt is believed, in milliseconds.
+    pub robots_ttl_ms: u64,
+}
