@@ -1,5 +1,7 @@
 //! A node in its cluster: the actors over the swarm, and the answers to who asks.
 
+mod crawl;
+
 use std::sync::{Arc, OnceLock};
 
 use libp2p::PeerId;
@@ -81,6 +83,9 @@ struct Shared {
     replicas: usize,
     rings: Rings,
     started: Instant,
+    /// Longest delay that a crawl may ask for.
+    delay_max_ms: u64,
+    counted: crawl::Counted,
 }
 
 impl ClusteredNode {
@@ -111,6 +116,8 @@ impl ClusteredNode {
             replicas: rules.writes.replicas,
             rings: rings.clone(),
             started: Instant::now(),
+            delay_max_ms: config.politeness.crawl_delay_max_ms,
+            counted: crawl::Counted::default(),
         });
         let swarm = Arc::new(Swarm::start(settings, doors(&shared), swarm_metrics).await?);
         let gauge = LoadGauge::new(&config.storage.data, LoadWeights::default());
@@ -230,6 +237,7 @@ impl Shared {
                 node.leave().await;
                 Answer::Done
             }
+            Request::Crawl(request) => self.crawl(node, swarm, request).await,
         }
     }
 
@@ -314,6 +322,9 @@ impl Shared {
     async fn add_urls(&self, node: &Node, crawl: String, urls: Vec<String>) -> Answer {
         if !crawl_name_is_valid(&crawl) {
             return Answer::Refused(format!("{crawl:?} names no crawl: 1 to 128 bytes without control characters"));
+        }
+        if node.crawls().filter(&crawl).is_none() {
+            return Answer::Refused(format!("there is no crawl called {crawl:?}; define it first (ctl crawl add)"));
         }
         if urls.len() > URLS_MAX {
             return Answer::Refused(format!("{} URLs at once are too many; send at most {URLS_MAX}", urls.len()));

@@ -1,6 +1,10 @@
 //! What people and nodes ask a node over the swarm, and what they are told.
 
+pub mod crawl;
+
 use serde::{Deserialize, Serialize};
+
+use self::crawl::{CrawlAnswer, CrawlRequest};
 
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
@@ -45,6 +49,8 @@ pub enum Request {
     },
     /// Leave the cluster.
     Leave,
+    /// What about crawls?
+    Crawl(CrawlRequest),
 }
 
 impl Request {
@@ -55,6 +61,7 @@ impl Request {
                 true
             }
             Request::AddUrls { .. } | Request::Leave => false,
+            Request::Crawl(request) => request.is_question(),
         }
     }
 }
@@ -81,6 +88,8 @@ pub enum Answer {
     Done,
     /// It cannot be done now, or not by you.
     Refused(String),
+    /// About crawls.
+    Crawl(CrawlAnswer),
 }
 
 /// How a node is.

@@ -26,6 +26,7 @@ use tokio::time::Duration;
 use tracing::{debug, warn};
 
 use super::can_end;
+use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::disk::{DiskError, Job, Landing, ReplicaJob, Reply, Rules};
 use crate::edges::http::FetchError;
@@ -91,8 +92,10 @@ pub struct FrontierParts {
     pub web: Arc<dyn Web>,
     /// Rules of the core.
     pub rules: FrontierRules,
-    /// What belongs to the crawl.
+    /// What belongs to a crawl that nobody defined.
     pub filter: Arc<Filter>,
+    /// All crawls.
+    pub book: CrawlBook,
     /// The rules of this run, as the disk must know them.
     pub run: Rules,
     /// Bytes of content after which nothing more is handed out.
@@ -171,7 +174,7 @@ impl Frontier {
                 (Leases::Granted(Grants { quarantine: *quarantine, planted: *planted, ..Grants::default() }), false)
             }
         };
-        Core::new(now, rules, filter, leases, pages, resumed)
+        Core::new(now, rules, filter, leases, pages, resumed).with_crawls(now, parts.book.now())
     }
 
     fn step(&mut self, inputs: impl IntoIterator<Item = Input>, ctx: &mut Context<Self>) {

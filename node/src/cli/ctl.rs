@@ -1,5 +1,7 @@
 //! `orbweaver ctl`: asks and steers a running cluster, through any of its nodes.
 
+mod crawl;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use proto::id::ClusterId;
 use proto::key::DEFAULT_CRAWL;
 use serde_json::json;
 
+pub(super) use self::crawl::definition;
 use super::access::{Access, parse_address};
 use super::progress::say;
 use super::{Complaint, Exit, seeds};
@@ -30,6 +33,7 @@ const URLS_AT_ONCE: usize = 1_000;
 
 const EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver nodes
+  orbweaver ctl --data /srv/orbweaver crawl add news https://example.com/ --max-pages 10000
   orbweaver ctl --data /srv/orbweaver url add https://example.com/ https://example.org/
   orbweaver ctl --node /ip4/192.0.2.7/tcp/7070/p2p/12D3Koo… --cluster mine --identity me.key --swarm-key swarm.key status
 
@@ -81,6 +85,9 @@ enum CtlCommand {
     Url(UrlCommand),
     /// Make the node that is asked leave the cluster: it hands everything over first
     Leave,
+    /// Add, show, pause, resume or stop crawls
+    #[command(subcommand)]
+    Crawl(crawl::CrawlCommand),
 }
 
 #[derive(Subcommand)]
@@ -124,7 +131,7 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
                 exit = Exit::Failed;
             }
         }
-        connection.swarm.stop().await;
+        connection.close().await;
         Ok(exit)
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -154,6 +161,7 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         CtlCommand::Nodes | CtlCommand::Status => vec![Request::Nodes],
         CtlCommand::Ring { domain, slot } => vec![Request::Ring { domain: domain.clone(), slot: *slot }],
         CtlCommand::Leave => vec![Request::Leave],
+        CtlCommand::Crawl(command) => vec![crawl::request(command)?],
         CtlCommand::Url(UrlCommand::Status { url, crawl }) => {
             vec![Request::Url { crawl: crawl.clone(), url: url.clone() }]
         }
@@ -166,14 +174,15 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
     })
 }
 
-struct Connection {
+/// A node that answers.
+pub(super) struct Connection {
     swarm: Swarm,
     peer: PeerId,
 }
 
 impl Connection {
     /// Connects to the first node that answers.
-    async fn open(access: &Access) -> Result<Connection, Complaint> {
+    pub(super) async fn open(access: &Access) -> Result<Connection, Complaint> {
         let identity = Identity::load(&access.identity).map_err(Complaint::usage)?;
         let key = SwarmKey::load(&access.swarm_key).map_err(Complaint::usage)?;
         let nodes = access.addresses()?;
@@ -197,11 +206,16 @@ impl Connection {
         )))
     }
 
-    async fn ask(&self, request: &Request) -> Result<Answer, Complaint> {
+    pub(super) async fn ask(&self, request: &Request) -> Result<Answer, Complaint> {
         let bytes = seal(request).map_err(Complaint::failed)?;
         let answer = tokio::time::timeout(ANSWER_PATIENCE, self.swarm.ask(self.peer, &bytes)).await;
         let answer = answer.map_err(|_| Complaint::failed("the node does not answer"))?.map_err(Complaint::failed)?;
         unseal(&answer).map_err(Complaint::failed)
+    }
+
+    /// Ends it.
+    pub(super) async fn close(self) {
+        self.swarm.stop().await;
     }
 }
 
@@ -237,6 +251,7 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
             }
             Answer::Done => "done".to_owned(),
             Answer::Refused(why) => why,
+            Answer::Crawl(answer) => crawl::text(&answer),
         }
     };
     say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;

@@ -11,7 +11,7 @@
 //!
 //! What was not acknowledged may still take effect, when the one node that has it comes back: as with every write that timed out.
 //!
-//! The same comparison carries how many pages of each limited crawl the slots of a node have, so that limits hold for the whole cluster.
+//! The same comparison carries how many pages of each limited crawl a node has or speaks for, so that limits hold for the whole cluster.
 
 mod step;
 #[cfg(test)]
@@ -162,7 +162,7 @@ pub struct Registry {
     storing: BTreeMap<u64, Storing>,
     next_store: u64,
     next_compare: Micros,
-    /// Pages of limited crawls in the slots that we hold, and as others said of theirs.
+    /// Pages of limited crawls that we have in our slots or speak for, and as others said of theirs.
     counts: BTreeMap<String, u64>,
     others: BTreeMap<NodeId, BTreeMap<String, u64>>,
 }
@@ -190,7 +190,9 @@ impl Registry {
 
     /// What is on disk, before the first step.
     pub fn load(&mut self, definitions: Vec<Definition>) {
-        definitions.into_iter().for_each(|definition| drop(self.hold(definition)));
+        for definition in definitions {
+            self.hold(definition);
+        }
     }
 
     /// Everything that is held, removed ones included.
@@ -199,20 +201,20 @@ impl Registry {
     }
 
     /// Changes and writes under way.
-    pub fn len(&self) -> usize {
+    pub fn under_way(&self) -> usize {
         self.proposals.len() + self.storing.len()
     }
 
     /// Whether nobody waits for anything.
     pub fn is_idle(&self) -> bool {
-        self.len() == 0
+        self.under_way() == 0
     }
 
-    /// Pages of a crawl in the slots of all `alive` nodes, as far as they said.
-    pub fn pages(&self, crawl: &str, alive: &BTreeSet<NodeId>) -> u64 {
-        let mine = self.counts.get(crawl).copied().unwrap_or(0);
+    /// Pages of a crawl that other `alive` nodes have or speak for, and how many nodes those are.
+    pub fn spoken_by_others(&self, crawl: &str, alive: &BTreeSet<NodeId>) -> (u64, usize) {
         let others = self.others.iter().filter(|(node, _)| **node != self.me && alive.contains(node));
-        mine + others.filter_map(|(_, counts)| counts.get(crawl)).sum::<u64>()
+        let spoken = others.filter_map(|(_, counts)| counts.get(crawl));
+        spoken.fold((0, 0), |(pages, nodes), more| (pages + more, nodes + 1))
     }
 
     /// When to step again if nothing happens before.
@@ -237,7 +239,12 @@ impl Registry {
                     self.give_up(number, NotDefined::NotWritten, out);
                 }
             }
-            Input::Counted(counts) => self.counts = counts,
+            Input::Counted(counts) => {
+                if self.counts != counts {
+                    self.next_compare = now; // others hand out what is left
+                }
+                self.counts = counts;
+            }
         }
         self.work(now, around, out);
     }
@@ -285,7 +292,8 @@ impl Registry {
         if let Some(why) = refused {
             return out.push(Effect::NotDefined { ticket, why });
         }
-        let number = known.map_or(0, |known| known.version.number).max(self.given.get(&key).copied().unwrap_or(0)) + 1;
+        let newest = self.newest(&key).map_or(0, |known| known.version.number);
+        let number = newest.max(self.given.get(&key).copied().unwrap_or(0)) + 1;
         self.given.insert(key.clone(), number);
         let definition = Definition { key, version: Version { number, node: self.me, boot: self.boot }, body };
         if !definition.is_sound() {
@@ -423,7 +431,7 @@ impl Registry {
             .collect();
         self.send_all(from, newer_here, out);
         let mut newer: Vec<Definition> = definitions;
-        newer.retain(|theirs| self.held.get(&theirs.key).is_none_or(|mine| mine <= theirs));
+        newer.retain(|theirs| self.newest(&theirs.key).is_none_or(|mine| mine <= theirs));
         let all_held = newer.iter().all(|theirs| self.held.get(&theirs.key) == Some(theirs));
         match op {
             _ if newer.is_empty() => {}
@@ -432,6 +440,12 @@ impl Registry {
             Some(op) => self.store(newer, StoringFor::Peer { from, op }, out),
             None => self.store(newer, StoringFor::Repair, out),
         }
+    }
+
+    /// The newest that is held or on its way to our disk: an older one written after it would undo it there.
+    fn newest(&self, key: &DefinitionKey) -> Option<&Definition> {
+        let written = self.storing.values().flat_map(|storing| &storing.definitions).filter(|one| one.key == *key);
+        written.chain(self.held.get(key)).max()
     }
 
     fn versions(&self) -> Vec<(DefinitionKey, Version)> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::definition::{CrawlDefinition, CrawlState, DefinitionError};
 use super::filter::{Filter, FilterRules};
 use crate::cluster::registry::{Definition, DefinitionKind, Version};
+use crate::key::DEFAULT_CRAWL;
 use crate::url::UrlRules;
 
 /// A crawl that is defined.
@@ -29,8 +30,8 @@ pub struct Crawl {
 pub struct Crawls {
     /// Rules of what nobody defined.
     otherwise: Arc<Filter>,
-    /// The one name for which they count; `None` for all.
-    own: Option<String>,
+    /// The names for which they count; `None` for all.
+    own: Option<[String; 2]>,
     urls: UrlRules,
     defined: BTreeMap<String, Crawl>,
     /// Counts how often it was said what is left.
@@ -43,9 +44,15 @@ impl Crawls {
         Crawls { otherwise: filter, own: None, urls: UrlRules::default(), defined: BTreeMap::new(), counted: 0 }
     }
 
-    /// A node of a cluster, with rules for the crawl called `own`; the others must be defined.
+    /// A node of a cluster, with rules for the crawl called `own` and for the default one; the others must be defined.
     pub fn of_cluster(filter: Arc<Filter>, own: &str, urls: UrlRules) -> Crawls {
-        Crawls { otherwise: filter, own: Some(own.to_owned()), urls, defined: BTreeMap::new(), counted: 0 }
+        Crawls {
+            otherwise: filter,
+            own: Some([own.to_owned(), DEFAULT_CRAWL.to_owned()]),
+            urls,
+            defined: BTreeMap::new(),
+            counted: 0,
+        }
     }
 
     /// With these definitions, which replace older ones of the same name.
@@ -111,7 +118,7 @@ impl Crawls {
     pub fn filter(&self, name: &str) -> Option<&Arc<Filter>> {
         match self.defined.get(name) {
             Some(crawl) => crawl.filter.as_ref().ok(),
-            None => self.own.as_ref().is_none_or(|own| own == name).then_some(&self.otherwise),
+            None => self.own.as_ref().is_none_or(|own| own.iter().any(|own| own == name)).then_some(&self.otherwise),
         }
     }
 
@@ -145,7 +152,6 @@ mod tests {
     use super::*;
     use crate::cluster::registry::DefinitionKey;
     use crate::id::NodeId;
-    use crate::key::DEFAULT_CRAWL;
     use crate::url::CanonicalUrl;
 
     fn crawls() -> Crawls {

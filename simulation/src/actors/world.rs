@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use super::disk::Groups;
 use super::{Happening, LOOK_EVERY};
 use crate::layer::{RunOptions, RunReport};
-use crate::pure::node::durable_event;
+use crate::pure::node::{definition_event, durable_event};
 use crate::pure::storage::What;
 use crate::world::clock::Clock;
 use crate::world::disk::Disk;
@@ -98,6 +98,7 @@ pub(super) struct World {
     changed: Arc<Notify>,
     pub(super) fetches: u64,
     pub(super) acknowledged: BTreeSet<usize>,
+    pub(super) defined: BTreeSet<usize>,
     last_holder: BTreeMap<Slot, NodeId>,
     pub(super) power_loss_waits: Option<Micros>,
     rested_at: Option<Micros>,
@@ -123,6 +124,7 @@ impl World {
             changed: Arc::new(Notify::new()),
             fetches: 0,
             acknowledged: BTreeSet::new(),
+            defined: BTreeSet::new(),
             last_holder: BTreeMap::new(),
             power_loss_waits: None,
             rested_at: None,
@@ -367,6 +369,7 @@ impl World {
                 node.left |= name == "leave_finished";
                 Event::Sometimes(name)
             }
+            Sight::DefinitionKept { key, version } => Event::DefinitionAcknowledged { node: id, key, version },
         };
         self.record(event);
     }
@@ -412,6 +415,9 @@ impl World {
         match what {
             What::Records(_, copies) => copies.iter().for_each(|copy| self.record(durable_event(id, copy))),
             What::Drop(slot) => self.record(Event::SlotDropped { node: id, slot: *slot }),
+            What::Definitions(_, definitions) => {
+                definitions.iter().for_each(|one| self.record(definition_event(id, one)));
+            }
             What::Facts(..) | What::Boot(_) => {}
         }
     }

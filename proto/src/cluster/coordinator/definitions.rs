@@ -20,10 +20,9 @@ impl Coordinator {
         self.registry.definitions()
     }
 
-    /// Pages of a limited crawl in the slots of all living nodes, and how many of those there are.
-    pub fn pages_of(&self, crawl: &str) -> (u64, usize) {
-        let alive = self.membership.alive();
-        (self.registry.pages(crawl, alive), alive.len().max(1))
+    /// Pages of a limited crawl that other living nodes have or speak for, and how many nodes those are.
+    pub fn spoken_by_others(&self, crawl: &str) -> (u64, usize) {
+        self.registry.spoken_by_others(crawl, self.membership.alive())
     }
 
     pub(super) fn step_registry(&mut self, now: Micros, input: registry::Input, out: &mut Vec<Effect>) {

@@ -564,7 +564,7 @@ impl Coordinator {
             ("runs", self.runs.len(), self.rules.propagate.runs_max),
             ("stores", self.stores.len(), self.rules.stores_max + self.rules.writes.writes_max),
             ("reads", self.reads.len(), self.rules.repair.reads_max),
-            ("definitions", self.registry.len(), definitions::UNDER_WAY_MAX),
+            ("definitions", self.registry.under_way(), definitions::UNDER_WAY_MAX),
         ];
         for (queue, length, bound) in queues {
             let longest = self.longest.entry(queue).or_insert(0);

@@ -207,7 +207,7 @@ pub enum Input {
         /// Which.
         op: u64,
     },
-    /// How many pages of limited crawls the slots that we hold have.
+    /// How many pages of limited crawls we have in the slots that we hold, or speak for.
     Counted(BTreeMap<String, u64>),
 }
 

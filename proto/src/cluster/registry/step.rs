@@ -42,7 +42,7 @@ pub enum Saying {
     Compare {
         /// The digest.
         digest: u64,
-        /// Pages of limited crawls in the slots of the sender.
+        /// Pages of limited crawls that the sender has or speaks for.
         counts: Vec<(String, u64)>,
     },
     /// What is held, because digests differed.
@@ -87,7 +87,7 @@ pub enum Input {
         /// Which.
         op: u64,
     },
-    /// How many pages of limited crawls our slots have.
+    /// How many pages of limited crawls we have or speak for.
     Counted(BTreeMap<String, u64>),
 }
 

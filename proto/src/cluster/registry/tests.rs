@@ -202,10 +202,10 @@ fn pages_are_counted_over_the_living() {
         world.step(NodeId(node), Input::Counted(counts));
     }
     world.rest();
-    assert_eq!(world.nodes[0].pages("news", &world.up), 33);
+    assert_eq!(world.nodes[0].spoken_by_others("news", &world.up), (23, 2));
     world.crash(2);
-    assert_eq!(world.nodes[0].pages("news", &world.up), 21);
-    assert_eq!(world.nodes[0].pages("other", &world.up), 0);
+    assert_eq!(world.nodes[0].spoken_by_others("news", &world.up), (11, 1));
+    assert_eq!(world.nodes[0].spoken_by_others("other", &world.up), (0, 0));
 }
 
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! The frontier's part in crawls that are defined, paused and limited while it runs.
 //!
 //! A queue of a crawl that does not run leaves memory at its next turn and stays on disk as it is. Queues of several crawls may be of
-//! one host: in a cluster each host has a *gate*, which is shut while any of them asks it, and for the longest of their delays after.
+//! one host: in a cluster each host has a *gate*, which is shut while any of them asks it, and for the longest of their delays after; so
+//! a crawl that asks seldom is not kept out by one that asks often.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(super) struct Gate {
     asking: u32,
     ended: Micros,
     next_ok: Micros,
+    /// A crawl with a longer delay waits for its turn then: until it had it, nobody else comes.
+    held_for: Micros,
 }
 
 impl Frontier {
@@ -121,13 +124,17 @@ impl Frontier {
     }
 
     /// Until when a host must be left alone because of what another crawl does there.
-    pub(super) fn gate_shut(&self, now: Now, key: &QueueKey, queue: &Queue) -> Option<Micros> {
+    pub(super) fn gate_shut(&mut self, now: Now, key: &QueueKey, queue: &Queue) -> Option<Micros> {
         if matches!(self.leases, Leases::Sole) {
             return None;
         }
-        let gate = self.gates.get(&key.host())?;
         let delay = queue.pace.delay(&self.pace_of(key));
-        let at = if gate.asking > 0 { now.mono + delay.max(LOOK_AGAIN) } else { gate.next_ok.max(gate.ended + delay) };
+        let gate = self.gates.get_mut(&key.host())?;
+        if gate.asking > 0 {
+            return Some(now.mono + delay.clamp(LOOK_AGAIN, SECOND));
+        }
+        gate.held_for = gate.held_for.max(gate.ended + delay);
+        let at = gate.next_ok.max(gate.held_for);
         (at > now.mono).then_some(at)
     }
 }

@@ -131,6 +131,24 @@ fn the_longest_delay_that_a_crawl_asks_for_is_kept_from_whatever_was_asked_befor
 }
 
 #[test]
+fn a_crawl_with_a_long_delay_has_its_turn_beside_one_with_a_short_one() {
+    let (mut world, mut crawls) = world(7, &["a.example"]);
+    let slow = definition("slow", CrawlState::Running, |said| said.delay_ms = Some(5_000));
+    world.tell(&mut crawls, &[slow, running("quick")]);
+    for page in 0..200 {
+        world.add_to("quick", &format!("http://a.example/quick/{page}"), 100, 1, true);
+    }
+    for page in 0..5 {
+        world.add_to("slow", &format!("http://a.example/slow/{page}"), 100, 1, true);
+    }
+    world.run_to(90 * SECOND);
+    let asked = |of: &str| world.requests.iter().filter(|request| request.url.contains(of)).count();
+    assert_eq!(asked("/slow/"), 5);
+    assert!(asked("/quick/") < 200, "there was still something to ask for");
+    world.assert_hosts_polite(SECOND);
+}
+
+#[test]
 fn a_paused_crawl_asks_nothing_and_goes_on_where_it_was() {
     let (mut world, mut crawls) = world(3, &["a.example", "b.example"]);
     world.tell(&mut crawls, &[running("news")]);
