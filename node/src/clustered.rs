@@ -2,6 +2,7 @@
 
 mod admin;
 mod backups;
+mod crawl;
 
 use std::sync::{Arc, OnceLock};
 
@@ -95,6 +96,9 @@ struct Shared {
     stopping: watch::Sender<bool>,
     files: Files,
     backups: Backups,
+    /// Longest delay that a crawl may ask for.
+    delay_max_ms: u64,
+    counted: crawl::Counted,
 }
 
 impl ClusteredNode {
@@ -131,6 +135,8 @@ impl ClusteredNode {
                 swarm_key: section.swarm_key.clone(),
             },
             backups: Backups::default(),
+            delay_max_ms: config.politeness.crawl_delay_max_ms,
+            counted: crawl::Counted::default(),
         });
         let swarm = Arc::new(Swarm::start(settings, doors(&shared), metrics.swarm.clone()).await?);
         let gauge = LoadGauge::new(&config.storage.data, LoadWeights::default());
@@ -285,6 +291,7 @@ impl Shared {
                 Answer::Done
             }
             Request::Admin { to, order } => self.admin(node, swarm, to, order).await,
+            Request::Crawl(request) => self.crawl(node, swarm, request).await,
         }
     }
 
@@ -369,6 +376,9 @@ impl Shared {
     async fn add_urls(&self, node: &Node, crawl: String, urls: Vec<String>) -> Answer {
         if !crawl_name_is_valid(&crawl) {
             return Answer::Refused(format!("{crawl:?} names no crawl: 1 to 128 bytes without control characters"));
+        }
+        if node.crawls().filter(&crawl).is_none() {
+            return Answer::Refused(format!("there is no crawl called {crawl:?}; define it first (ctl crawl add)"));
         }
         if urls.len() > URLS_MAX {
             return Answer::Refused(format!("{} URLs at once are too many; send at most {URLS_MAX}", urls.len()));

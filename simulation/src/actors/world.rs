@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use super::disk::Groups;
 use super::{Happening, LOOK_EVERY};
 use crate::layer::{RunOptions, RunReport};
-use crate::pure::node::durable_event;
+use crate::pure::node::{definition_event, durable_event};
 use crate::pure::storage::What;
 use crate::world::clock::Clock;
 use crate::world::disk::Disk;
@@ -99,6 +99,7 @@ pub(super) struct World {
     pub(super) fetches: u64,
     pub(super) acknowledged: BTreeSet<usize>,
     sights: Sights,
+    pub(super) defined: BTreeSet<usize>,
     pub(super) power_loss_waits: Option<Micros>,
     rested_at: Option<Micros>,
     over: bool,
@@ -124,6 +125,7 @@ impl World {
             fetches: 0,
             acknowledged: BTreeSet::new(),
             sights: Sights::default(),
+            defined: BTreeSet::new(),
             power_loss_waits: None,
             rested_at: None,
             over: false,
@@ -364,6 +366,9 @@ impl World {
         match what {
             What::Records(_, copies) => copies.iter().for_each(|copy| self.record(durable_event(id, copy))),
             What::Drop(slot) => self.record(Event::SlotDropped { node: id, slot: *slot }),
+            What::Definitions(_, definitions) => {
+                definitions.iter().for_each(|one| self.record(definition_event(id, one)));
+            }
             What::Facts(..) | What::Boot(_) => {}
         }
     }

@@ -10,6 +10,7 @@ use proto::cluster::lease::{Grants, LeaseRules, Leases};
 use proto::cluster::membership::{MembershipRules, next_bump};
 use proto::cluster::message::{Errand, Stage};
 use proto::cluster::propagate::{PropagateRules, RunId};
+use proto::cluster::registry::Definition;
 use proto::cluster::repair::Changed;
 use proto::cluster::replicate::WriteRules;
 use proto::crawl::filter::{Filter, FilterRules, Scope};
@@ -161,6 +162,11 @@ impl Node {
         None
     }
 
+    /// What this node says is defined.
+    pub(super) fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.machine.iter().flat_map(|machine| machine.coordinator.definitions())
+    }
+
     pub(super) fn leave(&mut self) {
         self.leaving = true;
     }
@@ -276,7 +282,8 @@ impl World<'_> {
         let records = node.disk.durable();
         let seed = Random::at(plan.seed, For::Core, id.0, u64::from(life)).number();
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        let coordinator = Coordinator::new(now.mono, rules, records.digests(), self.rings.clone(), rng);
+        let coordinator = Coordinator::new(now.mono, rules, records.digests(), self.rings.clone(), rng)
+            .with_definitions(records.definitions.values().cloned().collect());
         node.machine = Some(Machine {
             coordinator,
             frontier: Frontier::new(now, frontier_rules, Arc::new(filter), leases, 0, false),
@@ -469,6 +476,14 @@ impl World<'_> {
                 self.crash(at, id, false);
             }
             Effect::Saw(sight) => self.saw(at, id, sight),
+            Effect::StoreDefinitions { op, definitions } => {
+                if !self.write(at, id, What::Definitions(op, definitions)) {
+                    self.step(at, id, coordinator::Input::DefinitionsFailed { op });
+                }
+            }
+            Effect::Defined { ticket, .. } => self.definer_told(at, ticket),
+            // Whoever got no answer comes again by itself; no crawl but the default one has URLs in this world.
+            Effect::NotDefined { .. } | Effect::Redefined { .. } => {}
         }
     }
 
@@ -573,6 +588,9 @@ impl World<'_> {
                 }
             }
             What::Drop(slot) => self.trace.record(at, Event::SlotDropped { node: id, slot: *slot }),
+            What::Definitions(_, definitions) => {
+                definitions.iter().for_each(|one| self.trace.record(at, definition_event(id, one)));
+            }
             What::Facts(..) | What::Boot(_) => {}
         }
     }
@@ -601,6 +619,8 @@ impl World<'_> {
                 machine.hashes.retain(|key, _| key.slot() != slot);
                 self.step(at, id, coordinator::Input::Dropped { slot });
             }
+            What::Definitions(op, _) if durable => self.step(at, id, coordinator::Input::DefinitionsStored { op }),
+            What::Definitions(op, _) => self.step(at, id, coordinator::Input::DefinitionsFailed { op }),
             What::Facts(..) | What::Boot(_) => {}
         }
     }
@@ -768,6 +788,11 @@ impl World<'_> {
 pub(crate) fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
     let settled = copy.open().is_ok_and(|kept| kept.is_closed());
     Event::RecordDurable { node, slot: copy.slot(), url: copy.key.id(), progress: copy.progress, settled }
+}
+
+/// A definition that is on the disk of a node.
+pub(crate) fn definition_event(node: NodeId, definition: &Definition) -> Event {
+    Event::DefinitionDurable { node, key: definition.key.clone(), version: definition.version }
 }
 
 fn robots_answer(reply: Option<&Reply>) -> RobotsFetch {
