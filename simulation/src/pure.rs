@@ -12,11 +12,10 @@ pub(crate) mod storage;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use proto::batch::{Discovered, EntryKind};
 use proto::cluster::coordinator;
-use proto::cluster::membership::View;
 use proto::cluster::message::{Letter, Message};
 use proto::cluster::mutant::Planted;
 use proto::cluster::ring::Rings;
@@ -191,7 +190,6 @@ struct World<'a> {
     nodes: BTreeMap<NodeId, Node>,
     slots: SlotSet,
     rings: Rings,
-    owners: BTreeMap<View, Arc<[NodeId]>>,
     queue: BTreeMap<(Micros, u64), Happening>,
     queued: u64,
     fetches: u64,
@@ -229,7 +227,6 @@ impl<'a> World<'a> {
             nodes: BTreeMap::new(),
             slots,
             rings: shared_rings(),
-            owners: BTreeMap::new(),
             queue: BTreeMap::new(),
             queued: 0,
             fetches: 0,
@@ -474,12 +471,6 @@ impl<'a> World<'a> {
         let reply = self.origins.ask(at, host, &path);
         let (ends, reply) = if reply.at <= deadline { (reply.at, Some(Box::new(reply))) } else { (deadline, None) };
         self.at(ends, Happening::FetchEnds { node, life, fetch, reply });
-    }
-
-    /// The owners of all slots on the ring of a view; the same list for every node.
-    fn owners(&mut self, members: &View) -> Arc<[NodeId]> {
-        let ring = self.rings.get(members);
-        Arc::clone(self.owners.entry(members.clone()).or_insert_with(|| ring.owners().into()))
     }
 }
 

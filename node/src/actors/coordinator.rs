@@ -208,7 +208,7 @@ impl Coordinator {
         let now = self.parts.clock.now().mono;
         self.parts.book.define(&definitions);
         let core = Core::new(now, rules, digests, cluster.rings.clone(), rng).with_definitions(definitions);
-        (cluster.watch)(Sight::RingChanged { members: core.view().clone() });
+        (cluster.watch)(core.ring_seen());
         self.core = Some(core);
         self.life = boot;
         self.parts.new_life.answer(NewLife(boot));

@@ -92,7 +92,6 @@ pub(super) struct World {
     pub(super) nodes: BTreeMap<NodeId, NodeState>,
     pub(super) slots: SlotSet,
     pub(super) rings: Rings,
-    owners: BTreeMap<View, Arc<[NodeId]>>,
     queue: BTreeMap<(Micros, u64), Happening>,
     queued: u64,
     changed: Arc<Notify>,
@@ -118,7 +117,6 @@ impl World {
             nodes: BTreeMap::new(),
             slots,
             rings: crate::pure::shared_rings(),
-            owners: BTreeMap::new(),
             queue: BTreeMap::new(),
             queued: 0,
             changed: Arc::new(Notify::new()),
@@ -298,13 +296,6 @@ impl World {
 
     // What nodes decide.
 
-    fn ring_changed(&mut self, id: NodeId, members: View) {
-        let ring = self.rings.get(&members);
-        let owners = self.owners.entry(members.clone()).or_insert_with(|| ring.owners().into());
-        let owners = Arc::clone(owners);
-        self.record(Event::RingChanged { node: id, members, owners });
-    }
-
     /// A node decided something.
     pub(super) fn saw(&mut self, id: NodeId, sight: Sight) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
@@ -314,7 +305,6 @@ impl World {
             Sight::LeaseLost { slot } => drop(node.held.remove(slot)),
             Sight::Sometimes("leave_finished") => node.left = true,
             Sight::Acknowledged { slot, .. } => acknowledged = Some(*slot),
-            Sight::RingChanged { members } => return self.ring_changed(id, members.clone()),
             _ => {}
         }
         for event in self.sights.events(id, sight, &node.clock, &node.boots) {

@@ -237,6 +237,9 @@ impl World<'_> {
         }
         node.outdated = None;
         node.boots.push(bump);
+        if is(planted, "synced_forgotten") {
+            node.disk.flip_bit();
+        }
         let life = node.life;
         node.clock.restart(life);
         let now = node.now(at);
@@ -284,11 +287,12 @@ impl World<'_> {
         let rng = ChaCha8Rng::seed_from_u64(seed);
         let coordinator = Coordinator::new(now.mono, rules, records.digests(), self.rings.clone(), rng)
             .with_definitions(records.definitions.values().cloned().collect());
+        let ring = coordinator.ring_seen();
         node.machine = Some(Machine {
             coordinator,
             frontier: Frontier::new(now, frontier_rules, Arc::new(filter), leases, 0, false),
             storage: Storage::new(id, records, 2 * retry.wait_max_ms),
-            outcome: OutcomeRules { retry, recrawl_period_ms: None, node: id },
+            outcome: OutcomeRules { retry, recrawl_period_ms: is(planted, "fetched_again").then_some(1), node: id },
             fetch_timeout: cluster.fetch_timeout_ms * MILLISECOND,
             hashes: records.copies.values().map(|copy| (copy.key.clone(), copy.hash())).collect(),
             pending: VecDeque::new(),
@@ -298,7 +302,7 @@ impl World<'_> {
             ticks: 0,
         });
         let leaving = node.leaving;
-        self.ring_changed(at, id);
+        self.saw(at, id, ring);
         self.at(at, Happening::Housekeeping { node: id, life });
         self.step(at, id, if leaving { coordinator::Input::Leave } else { coordinator::Input::Tick });
     }
@@ -754,22 +758,11 @@ impl World<'_> {
 
     // What the trace wants to know.
 
-    fn ring_changed(&mut self, at: Micros, id: NodeId) {
-        let Some(machine) = self.nodes.get(&id).and_then(|node| node.machine.as_ref()) else { return };
-        let members = machine.coordinator.view().clone();
-        let owners = self.owners(&members);
-        self.trace.record(at, Event::RingChanged { node: id, members, owners });
-    }
-
     fn saw(&mut self, at: Micros, id: NodeId, sight: Sight) {
         let Some(node) = self.nodes.get(&id) else { return };
         let acknowledged = if let Sight::Acknowledged { slot, .. } = &sight { Some(*slot) } else { None };
-        if matches!(sight, Sight::RingChanged { .. }) {
-            self.ring_changed(at, id);
-        } else {
-            for event in self.sights.events(id, sight, &node.clock, &node.boots) {
-                self.trace.record(at, event);
-            }
+        for event in self.sights.events(id, sight, &node.clock, &node.boots) {
+            self.trace.record(at, event);
         }
         if let Some(slot) = acknowledged {
             self.power_loss_at_acknowledgement(at, id, slot);

@@ -144,6 +144,19 @@ pub struct Coordinator {
     left: bool,
 }
 
+/// The ring of a view: of nothing else, unless a defect is planted.
+fn ring_of(rules: &ClusterRules, rings: &Rings, view: &View) -> Arc<Ring> {
+    let weigh = |(node, weight): (&NodeId, &usize)| {
+        let own = planted!(rules.planted, RingKnowsItsNode) && *node == rules.me;
+        let factor = if planted!(rules.planted, RingReweighs) { view.len() } else { 1 + usize::from(own) };
+        (*node, weight * factor)
+    };
+    if planted!(rules.planted, RingKnowsItsNode) || planted!(rules.planted, RingReweighs) {
+        return rings.get(&view.iter().map(weigh).collect());
+    }
+    rings.get(view)
+}
+
 impl Coordinator {
     /// The coordinator of a node that starts at `now` with `digests` of what is on its disk.
     pub fn new(now: Micros, rules: ClusterRules, digests: Digests, rings: Rings, mut rng: ChaCha8Rng) -> Coordinator {
@@ -152,7 +165,7 @@ impl Coordinator {
         let seed = ChaCha8Rng::clone(&rng);
         let membership = Membership::new(now, me, &rules.peers, rules.membership, seed, planted);
         let first = step::first_number(&mut rng);
-        let ring = rings.get(membership.view());
+        let ring = ring_of(&rules, &rings, membership.view());
         let voter = rules.voters.contains(&rules.me).then(|| Voter::new(now, rules.lease, planted));
         let forgets = planted!(planted, RestartForgets);
         let asks_from = if forgets { now } else { now + rules.lease.at_least(rules.fetch_timeout) };
@@ -300,6 +313,11 @@ impl Coordinator {
     /// The nodes that have a place on the ring.
     pub fn view(&self) -> &View {
         self.membership.view()
+    }
+
+    /// The ring, as those see it who watch.
+    pub fn ring_seen(&self) -> Sight {
+        Sight::RingChanged { members: self.view().clone(), owners: self.ring.owners().into() }
     }
 
     /// The ring.
@@ -495,9 +513,9 @@ impl Coordinator {
             out.push(Effect::Saw(Sight::Sometimes("identity_renewed")));
         }
         if news.view_changed {
-            self.ring = self.rings.get(self.membership.view());
+            self.ring = ring_of(&self.rules, &self.rings, self.membership.view());
             self.repair.ring_changed();
-            out.push(Effect::Saw(Sight::RingChanged { members: self.membership.view().clone() }));
+            out.push(Effect::Saw(self.ring_seen()));
             out.push(Effect::Saw(Sight::Sometimes("ring_changed")));
             self.drop_unasked(out);
         }

@@ -1,6 +1,7 @@
 //! What goes into a step of the coordinator and what comes out, and the rules it goes by.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rand::RngExt;
 
@@ -386,6 +387,8 @@ pub enum Sight {
     RingChanged {
         /// Who has a place on it, and its weight.
         members: View,
+        /// The owner of every slot, in order.
+        owners: Arc<[NodeId]>,
     },
     /// A life of a node became known.
     IncarnationKnown {
