@@ -2,6 +2,7 @@
 
 mod admin;
 mod backups;
+mod crawl;
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +12,6 @@ use proto::cluster::ring::Rings;
 use proto::cluster::route::LoadWeights;
 use proto::control::{Answer, NodeAnswer, NodeReport, Request, RingRow, URLS_MAX, UrlAnswer, UrlFacts};
 use proto::crawl::filter::Filter;
-use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, Slot};
 use proto::key::{UrlKey, crawl_name_is_valid};
 use proto::url::{CanonicalUrl, UrlRules};
@@ -96,6 +96,9 @@ struct Shared {
     stopping: watch::Sender<bool>,
     files: Files,
     backups: Backups,
+    /// Longest delay that a crawl may ask for.
+    delay_max_ms: u64,
+    counted: crawl::Counted,
 }
 
 impl ClusteredNode {
@@ -132,13 +135,14 @@ impl ClusteredNode {
                 swarm_key: section.swarm_key.clone(),
             },
             backups: Backups::default(),
+            delay_max_ms: config.politeness.crawl_delay_max_ms,
+            counted: crawl::Counted::default(),
         });
         let swarm = Arc::new(Swarm::start(settings, doors(&shared), metrics.swarm.clone()).await?);
         let gauge = LoadGauge::new(&config.storage.data, LoadWeights::default());
         let seen = metrics.cluster.clone();
         let (busy, concurrency) = (metrics.clone(), config.fetch.concurrency as u64);
         let cluster = Cluster {
-            quarantine: longest_delay(config),
             rules,
             network: Arc::clone(&swarm) as Arc<dyn Network>,
             load: Arc::new(move || {
@@ -228,12 +232,6 @@ async fn observe(node: std::sync::Weak<Node>) {
     }
 }
 
-/// A host of which nothing is known is left alone for as long as any host may ask for, after its slot was acquired.
-fn longest_delay(config: &Config) -> Micros {
-    let pace = &config.politeness;
-    pace.stretched(pace.delay_ms.max(pace.crawl_delay_max_ms))
-}
-
 fn doors(shared: &Arc<Shared>) -> Doors {
     let (letters, control) = (Arc::clone(shared), Arc::clone(shared));
     Doors {
@@ -293,6 +291,7 @@ impl Shared {
                 Answer::Done
             }
             Request::Admin { to, order } => self.admin(node, swarm, to, order).await,
+            Request::Crawl(request) => self.crawl(node, swarm, request).await,
         }
     }
 
@@ -377,6 +376,9 @@ impl Shared {
     async fn add_urls(&self, node: &Node, crawl: String, urls: Vec<String>) -> Answer {
         if !crawl_name_is_valid(&crawl) {
             return Answer::Refused(format!("{crawl:?} names no crawl: 1 to 128 bytes without control characters"));
+        }
+        if node.crawls().filter(&crawl).is_none() {
+            return Answer::Refused(format!("there is no crawl called {crawl:?}; define it first (ctl crawl add)"));
         }
         if urls.len() > URLS_MAX {
             return Answer::Refused(format!("{} URLs at once are too many; send at most {URLS_MAX}", urls.len()));

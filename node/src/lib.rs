@@ -6,6 +6,7 @@ pub mod actors;
 pub mod cli;
 pub mod clustered;
 pub mod config;
+pub mod crawls;
 pub mod doors;
 pub mod edges;
 pub mod extract;

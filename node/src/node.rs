@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context, Handler};
 use proto::cluster::message::Letter;
+use proto::cluster::registry::NotDefined;
+use proto::crawl::crawls::Crawls;
 use proto::crawl::filter::Filter;
 use proto::crawl::frontier::FrontierRules;
 use proto::id::{NodeId, Slot};
@@ -21,6 +23,7 @@ use crate::actors::router::Router;
 use crate::actors::scorer::{FollowRules, Scorer};
 use crate::actors::storage::{Landed, Storage};
 use crate::config::Config;
+use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::disk::{Disk, DiskError, DiskOptions, Job, Reply, Rules};
 use crate::edges::http::{ClientError, FetchOptions, HttpClient};
@@ -29,8 +32,8 @@ use crate::edges::warc::WarcOptions;
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
-    ClusterView, CompareNow, Crash, DiscoveredUrls, End, FetchedPage, ForgetNode, GetClusterView, GetDigests,
-    GetStanding, Halt, Leave, NotSubmitted, Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
+    ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode, GetClusterView,
+    GetDigests, GetStanding, Halt, Leave, NotSubmitted, Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
 use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient};
@@ -173,6 +176,8 @@ pub struct Node {
     retune: Link<Retune>,
     tuning: Arc<Tuning>,
     desks: Vec<(&'static str, Arc<Desk>)>,
+    define: Link<Define>,
+    book: CrawlBook,
     standing: Link<GetStanding>,
     halt: Link<Halt>,
     ends: Vec<Ends>,
@@ -239,9 +244,13 @@ impl Node {
         let fate = Fate::new(restart.clone());
         let (heard, named, frontier_up, kept) = (Link::open(), Link::open(), Link::open(), Link::open());
         let (received, submitted, view, leave) = (Link::open(), Link::open(), Link::open(), Link::open());
-        let (told, new_life) = (Link::open(), Link::open());
         let (forget, compare, digests, retune) = (Link::open(), Link::open(), Link::open(), Link::open());
         let tuning = Arc::new(Tuning::of(config));
+        let (told, new_life, define) = (Link::open(), Link::open(), Link::open());
+        let book = CrawlBook::new(match &cluster {
+            None => Crawls::alone(Arc::clone(&filter)),
+            Some(_) => Crawls::of_cluster(Arc::clone(&filter), &config.crawl.name, config.url.clone()),
+        });
 
         let (store_page, disk_request) = (Link::open(), Link::open());
         {
@@ -263,7 +272,7 @@ impl Node {
 
         let parsed = Link::open();
         {
-            let rules = Arc::new(follow_rules(config, &filter));
+            let rules = Arc::new(follow_rules(config, &book));
             let (storage, metrics) = (store_page.clone(), metrics.clone());
             let to_parsed = parsed.clone();
             let to_end = Ends::of("scorer");
@@ -336,7 +345,6 @@ impl Node {
                 coordinator: heard.clone(),
                 named: named.clone(),
                 up: frontier_up.clone(),
-                quarantine: cluster.quarantine,
                 planted: cluster.rules.planted,
             },
         };
@@ -351,6 +359,7 @@ impl Node {
         if let Some(cluster) = cluster {
             let parts = CoordinatorParts {
                 cluster,
+                book: book.clone(),
                 storage: disk_request.clone(),
                 router: run_batch,
                 frontier: told.clone(),
@@ -364,7 +373,7 @@ impl Node {
             ends.push(to_end.clone());
             let (received, submitted, view, leave) = (received.clone(), submitted.clone(), view.clone(), leave.clone());
             let (forget, compare, digests) = (forget.clone(), compare.clone(), digests.clone());
-            let restart = restart.clone();
+            let (restart, define) = (restart.clone(), define.clone());
             let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
             supervisor.keep("coordinator", &main, make, move |address| {
                 heard.bind(recipient(address));
@@ -378,6 +387,7 @@ impl Node {
                 forget.bind(recipient(address));
                 compare.bind(recipient(address));
                 digests.bind(recipient(address));
+                define.bind(recipient(address));
                 restart.bind(recipient(address));
                 to_end.bind(address);
             });
@@ -394,6 +404,7 @@ impl Node {
                 run: run_rules(config, &filter),
                 bytes_max: config.crawl.bytes_max,
                 filter,
+                book: book.clone(),
                 clock,
                 metrics: metrics.clone(),
                 fate: fate.clone(),
@@ -440,6 +451,8 @@ impl Node {
             retune,
             tuning,
             desks,
+            define,
+            book,
             standing,
             halt,
             ends,
@@ -456,6 +469,16 @@ impl Node {
     /// Hands URLs to the cluster; returns when they are on enough disks.
     pub async fn submit(&self, urls: SubmitUrls) -> Result<(), NotSubmitted> {
         self.submitted.send(urls).await.unwrap_or(Err(NotSubmitted::StartedAnew))
+    }
+
+    /// Has something defined; returns when enough nodes have it.
+    pub async fn define(&self, define: Define) -> Result<Defined, NotDefined> {
+        self.define.send(define).await.unwrap_or(Err(NotDefined::StartedAnew))
+    }
+
+    /// The crawls, as this node knows them.
+    pub fn crawls(&self) -> Arc<Crawls> {
+        self.book.now()
     }
 
     /// How this node sees its cluster; `None` while its coordinator is being replaced.
@@ -648,9 +671,9 @@ fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
     }
 }
 
-fn follow_rules(config: &Config, filter: &Arc<Filter>) -> FollowRules {
+fn follow_rules(config: &Config, book: &CrawlBook) -> FollowRules {
     FollowRules {
-        filter: Arc::clone(filter),
+        book: book.clone(),
         urls: config.url.clone(),
         redirects_max: config.crawl.redirects_max,
         parts: config.crawl.page_parts,

@@ -1,8 +1,11 @@
 //! What people and nodes ask a node over the swarm, and what they are told.
 
 pub mod admin;
+pub mod crawl;
 
 use serde::{Deserialize, Serialize};
+
+use self::crawl::{CrawlAnswer, CrawlRequest};
 
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
@@ -54,6 +57,8 @@ pub enum Request {
         /// What to do.
         order: admin::Order,
     },
+    /// What about crawls?
+    Crawl(CrawlRequest),
 }
 
 impl Request {
@@ -65,6 +70,7 @@ impl Request {
             }
             Request::AddUrls { .. } | Request::Leave => false,
             Request::Admin { order, .. } => order.is_question(),
+            Request::Crawl(request) => request.is_question(),
         }
     }
 }
@@ -93,6 +99,8 @@ pub enum Answer {
     Refused(String),
     /// What each node said to an order; those that did not answer say why.
     Admin(Vec<admin::Part>),
+    /// About crawls.
+    Crawl(CrawlAnswer),
 }
 
 /// How a node is.

@@ -28,11 +28,13 @@ use proto::url::{CanonicalUrl, UrlRules};
 
 use self::node::{Fetching, Node};
 use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::world::definers;
 use crate::world::disk::Sync;
 use crate::world::network::{Delivery, Fate, Network};
-use crate::world::origins::{Origins, Reply};
+use crate::world::origins::{Origins, ROBOTS_PATH, Reply};
 use crate::world::plan::{MILLISECOND, Plan};
 use crate::world::random::{For, Random};
+use crate::world::sights::Sights;
 use crate::world::trace::{Event, Phase, Trace};
 
 /// A client asks again after this, at another node perhaps.
@@ -74,6 +76,7 @@ impl Layer for Pure {
             "batch_refused_busy",
             "batch_sent_to_another",
             "client_asked_again",
+            "definer_asked_again",
             "disk_full",
             "fetch_aborted",
             "fsync_failed",
@@ -162,6 +165,11 @@ enum Happening {
         number: usize,
         attempt: u64,
     },
+    /// Somebody defines something, for the `attempt`th time.
+    Definer {
+        number: usize,
+        attempt: u64,
+    },
     FaultBegins(usize),
     FaultEnds(usize),
     Starts(NodeId),
@@ -189,8 +197,10 @@ struct World<'a> {
     fetches: u64,
     /// Submissions that are acknowledged, and the tickets under which the others were handed in: submission and attempt.
     acknowledged: BTreeSet<usize>,
+    /// Definitions that are kept.
+    defined: BTreeSet<usize>,
     /// Slots and who held them last.
-    last_holder: BTreeMap<Slot, NodeId>,
+    sights: Sights,
     /// A power loss waits for the next acknowledgement.
     power_loss_waits: Option<Micros>,
     rested_at: Option<Micros>,
@@ -224,7 +234,8 @@ impl<'a> World<'a> {
             queued: 0,
             fetches: 0,
             acknowledged: BTreeSet::new(),
-            last_holder: BTreeMap::new(),
+            sights: Sights::default(),
+            defined: BTreeSet::new(),
             power_loss_waits: None,
             rested_at: None,
             origins,
@@ -243,6 +254,9 @@ impl<'a> World<'a> {
         }
         for (number, submission) in self.plan.submissions.iter().enumerate() {
             self.at(submission.at_ms * MILLISECOND, Happening::Client { number, attempt: 0 });
+        }
+        for (number, at) in definers::times(self.plan).into_iter().enumerate() {
+            self.at(at, Happening::Definer { number, attempt: 0 });
         }
         self.at(self.plan.faults_end(), Happening::CalmBegins);
         while let Some(((at, _), happening)) = self.queue.pop_first() {
@@ -299,6 +313,7 @@ impl<'a> World<'a> {
             Happening::FetchEnds { node, fetch, reply, .. } => self.fetch_ends(at, node, fetch, reply),
             Happening::Housekeeping { node, .. } => self.housekeeping(at, node),
             Happening::Client { number, attempt } => self.client(at, number, attempt),
+            Happening::Definer { number, attempt } => self.definer(at, number, attempt),
             Happening::FaultBegins(number) => self.fault_begins(at, number),
             Happening::FaultEnds(number) => self.fault_ends(at, number),
             Happening::Starts(node) => self.start(at, node),
@@ -395,6 +410,33 @@ impl<'a> World<'a> {
         }
     }
 
+    fn definer(&mut self, at: Micros, number: usize, attempt: u64) {
+        if self.defined.contains(&number) {
+            return;
+        }
+        if attempt == 0 {
+            self.trace.record(at, Event::DefinitionAsked { number });
+        } else {
+            self.trace.sometimes(at, "definer_asked_again");
+        }
+        let up: Vec<NodeId> = self.nodes.values().filter(|node| node.takes_clients()).map(|node| node.id).collect();
+        if !up.is_empty() {
+            let node = definers::draw(self.plan, number, attempt).pick(&up);
+            let (key, body) = definers::definition(number, attempt);
+            let expects = self.nodes.get(&node).and_then(|node| definers::seen(node.definitions(), &key));
+            let (ticket, body) = (number as u64, Some(body));
+            self.step(at, node, coordinator::Input::Define { ticket, key, expects, body });
+        }
+        self.at(at + definers::PATIENCE, Happening::Definer { number, attempt: attempt + 1 });
+    }
+
+    fn definer_told(&mut self, at: Micros, ticket: u64) {
+        let number = ticket as usize;
+        if self.defined.insert(number) {
+            self.trace.record(at, Event::DefinitionAnswered { number });
+        }
+    }
+
     // Hosts.
 
     fn fetch_begins(&mut self, at: Micros, node: NodeId, what: Fetching, url: &CanonicalUrl, until: Micros) {
@@ -423,6 +465,8 @@ impl<'a> World<'a> {
             round,
             deadline,
             crawl_delay: self.origins.crawl_delay(host),
+            least_delay: self.origins.least_delay(),
+            own_robots: path == ROBOTS_PATH,
             permitted: self.origins.permits(host, &path),
         };
         is.fetches.insert(fetch, what.at_host(host));

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use proto::cluster::lease::Seq;
 use proto::crawl::politeness::Micros;
 use proto::crawl::robots::Robots;
 use proto::id::{NodeId, SLOTS, Slot, UrlId};
@@ -276,11 +277,13 @@ impl<'a> World<'a> {
                 node,
                 host: HOST,
                 slot: Slot(1),
-                url: UrlId::of("toy", path),
+                url: UrlId::of("toy", &format!("{path}{fetch}")), // no page twice
                 kind,
                 round: fetch as u32,
                 deadline,
                 crawl_delay: self.origins.crawl_delay(HOST),
+                least_delay: self.origins.least_delay(),
+                own_robots: path == ROBOTS_PATH,
                 permitted: self.origins.permits(HOST, path),
             }),
         );
@@ -342,7 +345,8 @@ impl<'a> World<'a> {
                 }
                 self.lent = Some((from, now + self.lease()));
                 let until = self.clocks[&SERVER].timer(at, self.lease());
-                let promise = Event::PromiseMade { voter: SERVER, slot: Slot(1), holder: from, until };
+                let promise =
+                    Event::PromiseMade { voter: SERVER, slot: Slot(1), holder: from, seq: Seq::default(), until };
                 self.trace.record(at, promise);
                 self.send(at, SERVER, from, Message::Lend { sent });
             }

@@ -2,6 +2,7 @@
 //! clocks, and the trace of what happened.
 
 pub mod clock;
+pub(crate) mod definers;
 pub mod disk;
 pub mod network;
 pub mod oracle;
@@ -9,5 +10,6 @@ pub mod origins;
 pub mod plan;
 pub mod random;
 pub mod server;
+pub mod sights;
 pub mod trace;
 pub mod web;

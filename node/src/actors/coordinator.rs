@@ -1,9 +1,11 @@
 //! Coordinator: the shell of the coordinator core. It feeds the core what happened, and does what the core says.
-//! In: [`Received`] from the network, [`Heard`] and [`NamedUrls`] from the frontier, [`KeptPage`] from storage, [`SubmitUrls`] from the doors.
+//! In: [`Define`](crate::messages::Define) from the doors, [`Received`] from the network, [`Heard`] and [`NamedUrls`] from the frontier, [`KeptPage`] from storage, [`SubmitUrls`] from the doors.
 //! Out: letters to the network, [`Told`] and [`NewLife`] to the frontier, [`DiskRequest`] to storage, [`RunBatch`] to the router.
 //! Owns: the core's state, which is this life of the node in its cluster. If it dies, if the frontier dies or an answer of the disk
 //! is lost, a new life begins, as after a start of the program: with a larger number that is on disk before anything is said, without
 //! leases, and with what was handed out open again.
+
+mod definitions;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,6 +19,7 @@ use proto::cluster::message::Errand;
 use proto::cluster::propagate::RunId;
 use proto::cluster::ring::Rings;
 use proto::cluster::route::Load;
+use proto::control::crawl::CrawlCounts;
 use proto::crawl::frontier;
 use proto::crawl::outcome::Ending;
 use proto::crawl::politeness::{Micros, SECOND};
@@ -28,7 +31,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Duration;
 use tracing::{debug, info, warn};
 
+use self::definitions::{Counting, Definer};
 use super::can_end;
+use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::disk::{DiskError, Job, ReplicaJob, Reply};
 use crate::edges::network::Network;
@@ -43,6 +48,8 @@ use crate::supervisor::{Lifeline, Link};
 
 /// How often the load is measured.
 const LOAD_EVERY: Duration = Duration::from_secs(2);
+/// How often it is looked whether pages are to be counted.
+const COUNT_EVERY: Duration = Duration::from_millis(500);
 /// How long after a failure that passes by itself (a full disk, a full outbox) the same is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Longest sleep, as in the frontier.
@@ -55,8 +62,6 @@ const FORGET_AFTER: Micros = 60 * SECOND;
 pub struct Cluster {
     /// Who it is and what it goes by; the number of its life is filled in.
     pub rules: ClusterRules,
-    /// How long a host of which nothing is known is left alone after its slot was acquired.
-    pub quarantine: Micros,
     /// The way to the others.
     pub network: Arc<dyn Network>,
     /// Measures the load, in thousandths; `None` if it cannot be had now.
@@ -74,6 +79,8 @@ pub struct Cluster {
 pub struct CoordinatorParts {
     /// Its cluster.
     pub cluster: Cluster,
+    /// All crawls; this actor writes it.
+    pub book: CrawlBook,
     /// Way to the disk.
     pub storage: Link<DiskRequest>,
     /// Who fetches.
@@ -114,6 +121,8 @@ pub struct Coordinator {
     next_run: u64,
     clients: BTreeMap<u64, Client>,
     next_ticket: u64,
+    definers: BTreeMap<u64, Definer>,
+    counting: Counting,
     /// Answers that must come in the order of their questions.
     in_order: mpsc::UnboundedSender<Answer>,
     answers: Option<mpsc::UnboundedReceiver<Answer>>,
@@ -135,6 +144,7 @@ enum Own {
     Stored { life: u32, op: u64, merged: Option<Merged> },
     Happened { life: u32, input: Input },
     Again { life: u32, crawl: String, urls: Vec<Discovered> },
+    Counted { life: u32, counts: BTreeMap<String, CrawlCounts> },
 }
 
 impl Coordinator {
@@ -152,6 +162,8 @@ impl Coordinator {
             next_run,
             clients: BTreeMap::new(),
             next_ticket: 0,
+            definers: BTreeMap::new(),
+            counting: Counting::default(),
             in_order,
             answers: Some(answers),
             alarm: None,
@@ -167,6 +179,8 @@ impl Coordinator {
         self.beginning += 1;
         self.runs.clear();
         self.clients.clear();
+        self.definers.clear();
+        self.counting = Counting::default();
         let (beginning, me) = (self.beginning, ctx.address());
         let unix_s = self.parts.clock.now().unix_ms / 1_000;
         let answer = self.ask_disk(|reply| ReplicaJob::Begin { unix_s, least, reply });
@@ -185,14 +199,15 @@ impl Coordinator {
         });
     }
 
-    fn begun(&mut self, Begun { boot, digests }: Begun, ctx: &mut Context<Self>) {
+    fn begun(&mut self, Begun { boot, digests, definitions }: Begun, ctx: &mut Context<Self>) {
         let cluster = &self.parts.cluster;
         let mut rules = cluster.rules.clone();
         rules.boot = boot;
         info!(life = boot, peers = rules.peers.len(), "a life in the cluster begins");
         let rng = ChaCha8Rng::seed_from_u64(cluster.seed ^ u64::from(boot).rotate_left(32));
         let now = self.parts.clock.now().mono;
-        let core = Core::new(now, rules, digests, cluster.rings.clone(), rng);
+        self.parts.book.define(&definitions);
+        let core = Core::new(now, rules, digests, cluster.rings.clone(), rng).with_definitions(definitions);
         (cluster.watch)(Sight::RingChanged { members: core.view().clone() });
         self.core = Some(core);
         self.life = boot;
@@ -261,6 +276,10 @@ impl Coordinator {
                 }
                 Effect::Left => self.left = true,
                 Effect::Saw(sight) => (self.parts.cluster.watch)(sight),
+                Effect::StoreDefinitions { op, definitions } => self.store_definitions(op, definitions, ctx),
+                Effect::Redefined { definitions } => told.push(self.redefined(&definitions)),
+                Effect::Defined { ticket, version, by } => self.tell_definer(ticket, Ok((version, by))),
+                Effect::NotDefined { ticket, why } => self.tell_definer(ticket, Err(why)),
             }
         }
         self.tell_frontier(told);
@@ -372,6 +391,10 @@ impl Coordinator {
     // Fetching.
 
     fn fetch(&mut self, run: RunId, crawl: &str, errand: Errand, until: Micros) {
+        if self.parts.book.now().filter(crawl).is_none() {
+            // Its links would be judged by rules that are not known here yet; its owner puts it back after its deadline.
+            return debug!(crawl, "not fetched: nothing is known of this crawl");
+        }
         self.next_run += 1;
         let flight = self.next_run;
         let queue = QueueKey::new(crawl, &errand.entry.url);
@@ -449,6 +472,7 @@ impl Actor for Coordinator {
             });
         }
         ctx.run_interval(LOAD_EVERY, Coordinator::measure);
+        ctx.run_interval(COUNT_EVERY, Coordinator::count_pages);
         self.begin(None, ctx);
     }
 }
@@ -469,6 +493,7 @@ impl Handler<Own> for Coordinator {
             },
             Own::Happened { life, input } if life == self.life => self.step([input], ctx),
             Own::Again { life, crawl, urls } => self.submit_own(life, crawl, urls, ctx),
+            Own::Counted { life, counts } if life == self.life => self.counted(&counts, ctx),
             _ => debug!("an answer to a former life"),
         }
     }

@@ -26,6 +26,7 @@ use tokio::time::Duration;
 use tracing::{debug, warn};
 
 use super::can_end;
+use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::disk::{DiskError, Job, Landing, ReplicaJob, Reply, Rules};
 use crate::edges::http::FetchError;
@@ -72,8 +73,6 @@ pub enum Way {
         named: Link<NamedUrls>,
         /// Who must know that this frontier has started.
         up: Link<FrontierUp>,
-        /// How long a host of which nothing is known is left alone after its slot was acquired.
-        quarantine: Micros,
         /// A defect to be found.
         planted: Planted,
     },
@@ -94,8 +93,10 @@ pub struct FrontierParts {
     pub rules: FrontierRules,
     /// Those of them that can change.
     pub tuning: Arc<Tuning>,
-    /// What belongs to the crawl.
+    /// What belongs to a crawl that nobody defined.
     pub filter: Arc<Filter>,
+    /// All crawls.
+    pub book: CrawlBook,
     /// The rules of this run, as the disk must know them.
     pub run: Rules,
     /// Bytes of content after which nothing more is handed out.
@@ -170,11 +171,11 @@ impl Frontier {
         let (now, rules, filter) = (parts.clock.now(), parts.rules.clone(), Arc::clone(&parts.filter));
         let (leases, resumed) = match &parts.way {
             Way::Alone { resumed, .. } => (Leases::Sole, *resumed),
-            Way::Clustered { quarantine, planted, .. } => {
-                (Leases::Granted(Grants { quarantine: *quarantine, planted: *planted, ..Grants::default() }), false)
+            Way::Clustered { planted, .. } => {
+                (Leases::Granted(Grants { planted: *planted, ..Grants::default() }), false)
             }
         };
-        let mut core = Core::new(now, rules, filter, leases, pages, resumed);
+        let mut core = Core::new(now, rules, filter, leases, pages, resumed).with_crawls(now, parts.book.now());
         core.tune(parts.tuning.now());
         core
     }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod backup;
+mod crawl;
 mod repair;
 mod top;
 
@@ -15,6 +16,7 @@ use proto::id::ClusterId;
 use proto::key::DEFAULT_CRAWL;
 use serde_json::json;
 
+pub(super) use self::crawl::definition;
 use super::access::{Access, parse_address};
 use super::progress::say;
 use super::{Complaint, Exit, seeds};
@@ -35,6 +37,7 @@ const URLS_AT_ONCE: usize = 1_000;
 
 const EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver nodes
+  orbweaver ctl --data /srv/orbweaver crawl add news https://example.com/ --max-pages 10000
   orbweaver ctl --data /srv/orbweaver url add https://example.com/ https://example.org/
   orbweaver ctl --data /srv/orbweaver stat fetcher,storage
   orbweaver ctl --data /srv/orbweaver set fetch.concurrency=0     hand out nothing more, on all nodes
@@ -104,6 +107,9 @@ enum CtlCommand {
     Top(top::TopArguments),
     /// Make a backup of a node's data folder while it runs
     Backup(backup::BackupArguments),
+    /// Add, show, pause, resume or stop crawls
+    #[command(subcommand)]
+    Crawl(crawl::CrawlCommand),
 }
 
 #[derive(Subcommand)]
@@ -163,7 +169,7 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
                 exit = Exit::Failed;
             }
         }
-        connection.swarm.stop().await;
+        connection.close().await;
         Ok(exit)
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -193,6 +199,7 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         CtlCommand::Nodes | CtlCommand::Status => vec![Request::Nodes],
         CtlCommand::Ring { domain, slot } => vec![Request::Ring { domain: domain.clone(), slot: *slot }],
         CtlCommand::Leave => vec![Request::Leave],
+        CtlCommand::Crawl(command) => vec![crawl::request(command)?],
         CtlCommand::Url(UrlCommand::Status { url, crawl }) => {
             vec![Request::Url { crawl: crawl.clone(), url: url.clone() }]
         }
@@ -214,14 +221,15 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
     })
 }
 
-struct Connection {
+/// A node that answers.
+pub(super) struct Connection {
     swarm: Swarm,
     peer: PeerId,
 }
 
 impl Connection {
     /// Connects to the first node that answers.
-    async fn open(access: &Access) -> Result<Connection, Complaint> {
+    pub(super) async fn open(access: &Access) -> Result<Connection, Complaint> {
         let identity = Identity::load(&access.identity).map_err(Complaint::usage)?;
         let key = SwarmKey::load(&access.swarm_key).map_err(Complaint::usage)?;
         let nodes = access.addresses()?;
@@ -245,11 +253,16 @@ impl Connection {
         )))
     }
 
-    async fn ask(&self, request: &Request) -> Result<Answer, Complaint> {
+    pub(super) async fn ask(&self, request: &Request) -> Result<Answer, Complaint> {
         let bytes = seal(request).map_err(Complaint::failed)?;
         let answer = tokio::time::timeout(ANSWER_PATIENCE, self.swarm.ask(self.peer, &bytes)).await;
         let answer = answer.map_err(|_| Complaint::failed("the node does not answer"))?.map_err(Complaint::failed)?;
         unseal(&answer).map_err(Complaint::failed)
+    }
+
+    /// Ends it.
+    pub(super) async fn close(self) {
+        self.swarm.stop().await;
     }
 }
 
@@ -286,6 +299,7 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
             Answer::Done => "done".to_owned(),
             Answer::Refused(why) => why,
             Answer::Admin(parts) => admin::parts_text(&parts),
+            Answer::Crawl(answer) => crawl::text(&answer),
         }
     };
     say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;

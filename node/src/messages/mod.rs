@@ -4,6 +4,7 @@ mod admin;
 mod batch;
 mod cluster;
 mod control;
+mod define;
 mod discovered;
 mod fetched;
 mod parsed;
@@ -16,6 +17,7 @@ pub use cluster::{
     SubmitUrls, Told,
 };
 pub use control::{Crash, End, GetStanding, Halt, Restart, Standing};
+pub use define::{Define, Defined};
 pub use discovered::DiscoveredUrls;
 pub use fetched::{FetchEnded, FetchedPage, RobotsFetched};
 pub use parsed::ParsedPage;

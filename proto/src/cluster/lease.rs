@@ -31,14 +31,11 @@ pub enum Leases {
     Granted(Grants),
 }
 
-/// Slots granted by a majority, and what a change of holder costs.
+/// Slots granted by a majority.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     /// The slots.
     pub held: BTreeMap<Slot, Held>,
-    /// How long a host of which nothing is known here is left alone after its slot was acquired: the holder before us may have
-    /// asked it under a Crawl-delay that we have not read. As long as the longest delay that is kept.
-    pub quarantine: Micros,
     /// A defect to be found.
     pub planted: Planted,
 }
@@ -74,20 +71,12 @@ impl Leases {
         }
     }
 
-    /// The delay of a host whose robots.txt nobody here has read, in milliseconds; 0 for a node alone, which asks for it first.
-    pub fn strange_delay(&self) -> u64 {
-        match self {
-            Leases::Sole => 0,
-            Leases::Granted(grants) => grants.quarantine / 1_000,
-        }
-    }
-
-    /// Until when a host of `slot`, of which nothing is known here, is left alone. Nobody was before a node alone.
-    pub fn quarantine(&self, slot: Slot) -> Micros {
+    /// Since when the hosts of `slot` are asked by nobody but us; 0 for a node alone, before whom nobody was.
+    pub fn since(&self, slot: Slot) -> Micros {
         match self {
             Leases::Sole => 0,
             Leases::Granted(grants) if planted!(grants.planted, NoQuarantine) => 0,
-            Leases::Granted(grants) => grants.held.get(&slot).map_or(0, |held| held.since + grants.quarantine),
+            Leases::Granted(grants) => grants.held.get(&slot).map_or(0, |held| held.since),
         }
     }
 }
@@ -134,9 +123,14 @@ impl LeaseRules {
         time.saturating_add(scale(time, self.drift_ppm, 1_000_000)).saturating_add(1)
     }
 
-    /// How often a holder asks.
+    /// How often a holder asks for what it has.
     pub fn renew_every(&self) -> Micros {
         self.duration / 4
+    }
+
+    /// How often it asks while it lacks any of its slots: their hosts wait, and voters do not say when a promise ends.
+    pub fn ask_every(&self) -> Micros {
+        self.duration / 16
     }
 }
 

@@ -126,4 +126,8 @@ mutants! {
     RobotsIgnored => "robots_ignored",
     /// The queue of discovered links has no bound.
     UnboundedOutbox => "unbounded_outbox",
+    /// Nodes never compare the definitions that they hold.
+    DefinitionsNotCompared => "definitions_not_compared",
+    /// A definition is acknowledged when one disk has it.
+    OneDefinitionIsEnough => "one_definition_is_enough",
 }

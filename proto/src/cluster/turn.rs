@@ -3,7 +3,6 @@
 use super::copy::Kept;
 use crate::batch::{Discovered, Entry, Pick};
 use crate::crawl::outcome::{Ending, OutcomeKind, OutcomeRules, Settlement, settle};
-use crate::error_mask::ErrorMask;
 use crate::id::{NodeId, UrlId};
 use crate::record::{Progress, Status, UrlRecord, UrlState};
 
@@ -21,22 +20,14 @@ pub struct Turned {
 impl Kept {
     /// A URL that `parent` named, or nobody did.
     pub fn discovered(found: &Discovered, parent: Option<UrlId>, unix_ms: u64, node: NodeId) -> Kept {
-        let record = UrlRecord {
-            url: found.url.as_str().to_owned(),
-            progress: Progress::new(node),
-            state: UrlState::Enabled,
-            error_mask: ErrorMask::default(),
-            depth: found.depth,
-            priority: found.priority,
-            parent,
-            discovered_at: unix_ms,
-            findings: None,
-        };
+        let record = UrlRecord::discovered(found, parent, node, unix_ms);
         Kept { record, kind: found.kind, redirects: found.redirects, due_unix_ms: 0, recurs: false }
     }
 
-    /// It is handed out; `None` if it has come further since it was queued.
+    /// It is handed out; `None` if it has come further since it was queued, or is done after all: a holder that was taken for
+    /// dead may settle what the next one has put up again.
     pub fn selected(mut self, pick: &Pick, node: NodeId) -> Option<Kept> {
+        self.entry(node)?;
         let progress = Progress { status: Status::SelectedToCrawl, node, ..pick.entry.progress };
         if self.record.progress >= progress {
             return None;
@@ -65,5 +56,29 @@ impl Kept {
     /// Whether it is certainly on W disks: before it was fetched it was SELECTED there. What was refused without a fetch never was.
     pub fn is_widely_kept(&self) -> bool {
         self.record.progress.status >= Status::Crawled && self.record.state == UrlState::Enabled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::copy::tests::kept;
+    use super::*;
+    use crate::key::{DEFAULT_CRAWL, QueueKey, UrlKey};
+
+    fn pick(kept: &Kept, node: NodeId) -> Pick {
+        let (_, entry) = kept.entry(node).expect("it waits in its queue");
+        let (queue, key) = (QueueKey::new(DEFAULT_CRAWL, &entry.url), UrlKey::new(DEFAULT_CRAWL, &entry.url));
+        Pick { flight: 1, queue, order: kept.order(&key), entry }
+    }
+
+    #[test]
+    fn what_its_former_holder_settled_after_all_is_not_fetched_again() {
+        let (former, next) = (NodeId(1), NodeId(2));
+        let crawled = Progress { status: Status::Crawled, ..Progress::new(former) };
+        let left_behind = kept("http://a.example/", crawled);
+        let put_up_again = pick(&left_behind, next);
+        assert!(left_behind.selected(&put_up_again, next).is_some());
+        let settled = kept("http://a.example/", Progress { status: Status::Processed, ..crawled });
+        assert!(settled.selected(&put_up_again, next).is_none());
     }
 }

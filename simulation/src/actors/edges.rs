@@ -32,9 +32,9 @@ use tokio::sync::watch;
 
 use super::world::{Process, World, parse};
 use super::{Happening, Shared};
-use crate::pure::node::{CLUSTER, quarantine_ms};
+use crate::pure::node::CLUSTER;
 use crate::world::network::{Delivery, Fate};
-use crate::world::origins::{Answered, Outcome, Reply};
+use crate::world::origins::{Answered, Outcome, ROBOTS_PATH, Reply};
 use crate::world::plan::{MILLISECOND, Plan, SECOND};
 use crate::world::random::{For, Random};
 use crate::world::trace::{Event, FetchEnd, FetchKind, FetchStart};
@@ -113,9 +113,7 @@ impl Shared {
             let (load, sights) = (place.clone(), place.clone());
             let mut rules = cluster_rules(&plan, id);
             (rules.slots, rules.planted) = (slots, planted);
-            let pace = &config.politeness;
             Cluster {
-                quarantine: pace.stretched(quarantine_ms(&plan)),
                 rules,
                 network: Arc::new(place.clone()),
                 load: Arc::new(move || {
@@ -361,6 +359,8 @@ fn fetch_start(world: &mut World, node: NodeId, host: u32, order: &FetchOrder, d
         round: if kind == FetchKind::Robots { 0 } else { round },
         deadline,
         crawl_delay: world.origins.crawl_delay(host),
+        least_delay: world.origins.least_delay(),
+        own_robots: path == ROBOTS_PATH,
         permitted: world.origins.permits(host, path),
     }
 }

@@ -9,7 +9,6 @@ use proto::cluster::coordinator::Sight;
 use proto::cluster::membership::View;
 use proto::cluster::mutant::Planted;
 use proto::cluster::ring::Rings;
-use proto::cluster::route::RouteRules;
 use proto::cluster::slot_set::SlotSet;
 use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, Slot};
@@ -19,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use super::disk::Groups;
 use super::{Happening, LOOK_EVERY};
 use crate::layer::{RunOptions, RunReport};
-use crate::pure::node::durable_event;
+use crate::pure::node::{definition_event, durable_event};
 use crate::pure::storage::What;
 use crate::world::clock::Clock;
 use crate::world::disk::Disk;
@@ -27,7 +26,8 @@ use crate::world::network::Network;
 use crate::world::origins::Origins;
 use crate::world::plan::{Fault, LoadTrouble, Plan, SECOND};
 use crate::world::random::{For, Random};
-use crate::world::trace::{Event, LoadsKnown, Trace};
+use crate::world::sights::Sights;
+use crate::world::trace::{Event, Trace};
 
 /// A process of a node.
 #[derive(Clone)]
@@ -98,7 +98,8 @@ pub(super) struct World {
     changed: Arc<Notify>,
     pub(super) fetches: u64,
     pub(super) acknowledged: BTreeSet<usize>,
-    last_holder: BTreeMap<Slot, NodeId>,
+    sights: Sights,
+    pub(super) defined: BTreeSet<usize>,
     pub(super) power_loss_waits: Option<Micros>,
     rested_at: Option<Micros>,
     over: bool,
@@ -123,7 +124,8 @@ impl World {
             changed: Arc::new(Notify::new()),
             fetches: 0,
             acknowledged: BTreeSet::new(),
-            last_holder: BTreeMap::new(),
+            sights: Sights::default(),
+            defined: BTreeSet::new(),
             power_loss_waits: None,
             rested_at: None,
             over: false,
@@ -296,11 +298,6 @@ impl World {
 
     // What nodes decide.
 
-    fn life_of(&self, node: NodeId, boot: u32) -> Option<u32> {
-        let position = self.nodes.get(&node)?.boots.iter().rposition(|known| *known == boot)?;
-        Some(position as u32)
-    }
-
     fn ring_changed(&mut self, id: NodeId, members: View) {
         let ring = self.rings.get(&members);
         let owners = self.owners.entry(members.clone()).or_insert_with(|| ring.owners().into());
@@ -311,64 +308,21 @@ impl World {
     /// A node decided something.
     pub(super) fn saw(&mut self, id: NodeId, sight: Sight) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let clock = node.clock.clone();
-        let event = match sight {
-            Sight::LeaseHeld { slot, until, acquired } => {
-                node.held.insert(slot);
-                if acquired && self.last_holder.insert(slot, id).is_some_and(|last| last != id) {
-                    self.sometimes("lease_moved");
-                }
-                Event::LeaseHeld { node: id, slot, until: clock.true_time(until), acquired }
-            }
-            Sight::LeaseLost { slot } => {
-                node.held.remove(&slot);
-                Event::LeaseLost { node: id, slot }
-            }
-            Sight::PromiseMade { slots, holder, until } => {
-                let until = clock.true_time(until);
-                return slots
-                    .iter()
-                    .for_each(|slot| self.record(Event::PromiseMade { voter: id, slot, holder, until }));
-            }
-            Sight::PromiseDropped { slots, holder } => {
-                return slots.iter().for_each(|slot| self.record(Event::PromiseDropped { voter: id, slot, holder }));
-            }
-            Sight::Acknowledged { slot, urls } => {
-                self.record(Event::WriteAcknowledged { node: id, slot, urls });
-                return self.power_loss_at_acknowledgement(slot);
-            }
-            Sight::RingChanged { members } => return self.ring_changed(id, members),
-            Sight::IncarnationKnown { of, boot } => Event::IncarnationKnown { node: id, of, boot },
-            Sight::Applied { origin, origin_boot, what } if origin == id => match self.life_of(id, origin_boot) {
-                Some(origin_boot) => Event::MessageApplied { node: id, origin, origin_boot, what },
-                None => return,
-            },
-            Sight::Applied { origin, origin_boot, what } => {
-                Event::MessageApplied { node: id, origin, origin_boot, what }
-            }
-            Sight::Ignored { from, why } => {
-                if why == "another cluster" {
-                    self.sometimes("stranger_ignored");
-                }
-                Event::MessageIgnored { node: id, from, why }
-            }
-            Sight::BatchSent { batch, to, urls, known: loads } => {
-                let RouteRules { low_water, high_water, .. } = RouteRules::default();
-                let known = LoadsKnown { low_water, high_water, loads };
-                Event::BatchSent { batch, from: id, to, urls, known }
-            }
-            Sight::BatchRefused { batch } => Event::BatchRefused { batch, by: id },
-            Sight::BatchLost { batch, urls } => Event::BatchLost { batch, node: id, urls },
-            Sight::BatchPutBack { batch, urls } => Event::BatchPutBack { batch, node: id, urls },
-            Sight::QueueMeasured { queue, length, bound } => {
-                Event::QueueMeasured { node: id, queue, length: length as u64, bound: bound as u64 }
-            }
-            Sight::Sometimes(name) => {
-                node.left |= name == "leave_finished";
-                Event::Sometimes(name)
-            }
-        };
-        self.record(event);
+        let mut acknowledged = None;
+        match &sight {
+            Sight::LeaseHeld { slot, .. } => drop(node.held.insert(*slot)),
+            Sight::LeaseLost { slot } => drop(node.held.remove(slot)),
+            Sight::Sometimes("leave_finished") => node.left = true,
+            Sight::Acknowledged { slot, .. } => acknowledged = Some(*slot),
+            Sight::RingChanged { members } => return self.ring_changed(id, members.clone()),
+            _ => {}
+        }
+        for event in self.sights.events(id, sight, &node.clock, &node.boots) {
+            self.record(event);
+        }
+        if let Some(slot) = acknowledged {
+            self.power_loss_at_acknowledgement(slot);
+        }
     }
 
     /// In some plans the nodes that keep a URL lose power in the instant in which somebody is told that it is kept.
@@ -412,6 +366,9 @@ impl World {
         match what {
             What::Records(_, copies) => copies.iter().for_each(|copy| self.record(durable_event(id, copy))),
             What::Drop(slot) => self.record(Event::SlotDropped { node: id, slot: *slot }),
+            What::Definitions(_, definitions) => {
+                definitions.iter().for_each(|one| self.record(definition_event(id, one)));
+            }
             What::Facts(..) | What::Boot(_) => {}
         }
     }

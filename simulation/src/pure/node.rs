@@ -10,6 +10,7 @@ use proto::cluster::lease::{Grants, LeaseRules, Leases};
 use proto::cluster::membership::{MembershipRules, next_bump};
 use proto::cluster::message::{Errand, Stage};
 use proto::cluster::propagate::{PropagateRules, RunId};
+use proto::cluster::registry::Definition;
 use proto::cluster::repair::Changed;
 use proto::cluster::replicate::WriteRules;
 use proto::crawl::filter::{Filter, FilterRules, Scope};
@@ -31,7 +32,7 @@ use crate::world::disk::{Disk, Sync, Synced};
 use crate::world::origins::{Outcome, Reply};
 use crate::world::plan::{Fault, LoadTrouble, MILLISECOND, Plan, SECOND};
 use crate::world::random::{For, Random};
-use crate::world::trace::{Event, FetchEnd, FetchKind, Host, LoadsKnown};
+use crate::world::trace::{Event, FetchEnd, FetchKind, Host};
 
 /// Names the simulated cluster.
 pub(crate) const CLUSTER: u64 = 0x6f72_6277;
@@ -161,6 +162,11 @@ impl Node {
         None
     }
 
+    /// What this node says is defined.
+    pub(super) fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.machine.iter().flat_map(|machine| machine.coordinator.definitions())
+    }
+
     pub(super) fn leave(&mut self) {
         self.leaving = true;
     }
@@ -208,12 +214,6 @@ fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robot
         urls: UrlRules::default(),
         pages_max: None,
     }
-}
-
-/// The longest delay that any host asks for: what an unknown host is left alone after its slot changed hands.
-pub(crate) fn quarantine_ms(plan: &Plan) -> u64 {
-    let declared = plan.web.crawl_delay_ms.max(plan.web.long_crawl_delay_ms);
-    plan.cluster.crawl_delay_ms.max(u64::from(declared))
 }
 
 impl World<'_> {
@@ -278,12 +278,12 @@ impl World<'_> {
         let frontier_rules = frontier_rules(plan, &lease, retry, !is(planted, "robots_ignored"));
         let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[])
             .expect("a filter without patterns");
-        let quarantine = frontier_rules.pace.stretched(quarantine_ms(plan));
-        let leases = Leases::Granted(Grants { quarantine, planted, ..Grants::default() });
+        let leases = Leases::Granted(Grants { planted, ..Grants::default() });
         let records = node.disk.durable();
         let seed = Random::at(plan.seed, For::Core, id.0, u64::from(life)).number();
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        let coordinator = Coordinator::new(now.mono, rules, records.digests(), self.rings.clone(), rng);
+        let coordinator = Coordinator::new(now.mono, rules, records.digests(), self.rings.clone(), rng)
+            .with_definitions(records.definitions.values().cloned().collect());
         node.machine = Some(Machine {
             coordinator,
             frontier: Frontier::new(now, frontier_rules, Arc::new(filter), leases, 0, false),
@@ -476,6 +476,14 @@ impl World<'_> {
                 self.crash(at, id, false);
             }
             Effect::Saw(sight) => self.saw(at, id, sight),
+            Effect::StoreDefinitions { op, definitions } => {
+                if !self.write(at, id, What::Definitions(op, definitions)) {
+                    self.step(at, id, coordinator::Input::DefinitionsFailed { op });
+                }
+            }
+            Effect::Defined { ticket, .. } => self.definer_told(at, ticket),
+            // Whoever got no answer comes again by itself; no crawl but the default one has URLs in this world.
+            Effect::NotDefined { .. } | Effect::Redefined { .. } => {}
         }
     }
 
@@ -580,6 +588,9 @@ impl World<'_> {
                 }
             }
             What::Drop(slot) => self.trace.record(at, Event::SlotDropped { node: id, slot: *slot }),
+            What::Definitions(_, definitions) => {
+                definitions.iter().for_each(|one| self.trace.record(at, definition_event(id, one)));
+            }
             What::Facts(..) | What::Boot(_) => {}
         }
     }
@@ -608,6 +619,8 @@ impl World<'_> {
                 machine.hashes.retain(|key, _| key.slot() != slot);
                 self.step(at, id, coordinator::Input::Dropped { slot });
             }
+            What::Definitions(op, _) if durable => self.step(at, id, coordinator::Input::DefinitionsStored { op }),
+            What::Definitions(op, _) => self.step(at, id, coordinator::Input::DefinitionsFailed { op }),
             What::Facts(..) | What::Boot(_) => {}
         }
     }
@@ -748,70 +761,19 @@ impl World<'_> {
         self.trace.record(at, Event::RingChanged { node: id, members, owners });
     }
 
-    /// The life of a node that calls itself `boot`, counted as the trace does.
-    fn life_of(&self, node: NodeId, boot: u32) -> Option<u32> {
-        let position = self.nodes.get(&node)?.boots.iter().rposition(|known| *known == boot)?;
-        Some(position as u32)
-    }
-
     fn saw(&mut self, at: Micros, id: NodeId, sight: Sight) {
         let Some(node) = self.nodes.get(&id) else { return };
-        let clock = node.clock.clone();
-        let event = match sight {
-            Sight::LeaseHeld { slot, until, acquired } => {
-                if acquired && self.last_holder.insert(slot, id).is_some_and(|last| last != id) {
-                    self.trace.sometimes(at, "lease_moved");
-                }
-                Event::LeaseHeld { node: id, slot, until: clock.true_time(until), acquired }
+        let acknowledged = if let Sight::Acknowledged { slot, .. } = &sight { Some(*slot) } else { None };
+        if matches!(sight, Sight::RingChanged { .. }) {
+            self.ring_changed(at, id);
+        } else {
+            for event in self.sights.events(id, sight, &node.clock, &node.boots) {
+                self.trace.record(at, event);
             }
-            Sight::LeaseLost { slot } => Event::LeaseLost { node: id, slot },
-            Sight::PromiseMade { slots, holder, until } => {
-                let until = clock.true_time(until);
-                for slot in slots.iter() {
-                    self.trace.record(at, Event::PromiseMade { voter: id, slot, holder, until });
-                }
-                return;
-            }
-            Sight::PromiseDropped { slots, holder } => {
-                for slot in slots.iter() {
-                    self.trace.record(at, Event::PromiseDropped { voter: id, slot, holder });
-                }
-                return;
-            }
-            Sight::Acknowledged { slot, urls } => {
-                self.trace.record(at, Event::WriteAcknowledged { node: id, slot, urls });
-                return self.power_loss_at_acknowledgement(at, id, slot);
-            }
-            Sight::RingChanged { .. } => return self.ring_changed(at, id),
-            Sight::IncarnationKnown { of, boot } => Event::IncarnationKnown { node: id, of, boot },
-            Sight::Applied { origin, origin_boot, what } if origin == id => match self.life_of(id, origin_boot) {
-                Some(origin_boot) => Event::MessageApplied { node: id, origin, origin_boot, what },
-                None => return,
-            },
-            Sight::Applied { origin, origin_boot, what } => {
-                Event::MessageApplied { node: id, origin, origin_boot, what }
-            }
-            Sight::Ignored { from, why } => {
-                if why == "another cluster" {
-                    self.trace.sometimes(at, "stranger_ignored");
-                }
-                Event::MessageIgnored { node: id, from, why }
-            }
-            Sight::BatchSent { batch, to, urls, known: loads } => {
-                let route = proto::cluster::route::RouteRules::default();
-                let (low_water, high_water) = (route.low_water, route.high_water);
-                let known = LoadsKnown { low_water, high_water, loads };
-                Event::BatchSent { batch, from: id, to, urls, known }
-            }
-            Sight::BatchRefused { batch } => Event::BatchRefused { batch, by: id },
-            Sight::BatchLost { batch, urls } => Event::BatchLost { batch, node: id, urls },
-            Sight::BatchPutBack { batch, urls } => Event::BatchPutBack { batch, node: id, urls },
-            Sight::QueueMeasured { queue, length, bound } => {
-                Event::QueueMeasured { node: id, queue, length: length as u64, bound: bound as u64 }
-            }
-            Sight::Sometimes(name) => Event::Sometimes(name),
-        };
-        self.trace.record(at, event);
+        }
+        if let Some(slot) = acknowledged {
+            self.power_loss_at_acknowledgement(at, id, slot);
+        }
     }
 
     /// The nodes that keep the records of a slot, as `id` sees it.
@@ -826,6 +788,11 @@ impl World<'_> {
 pub(crate) fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
     let settled = copy.open().is_ok_and(|kept| kept.is_closed());
     Event::RecordDurable { node, slot: copy.slot(), url: copy.key.id(), progress: copy.progress, settled }
+}
+
+/// A definition that is on the disk of a node.
+pub(crate) fn definition_event(node: NodeId, definition: &Definition) -> Event {
+    Event::DefinitionDurable { node, key: definition.key.clone(), version: definition.version }
 }
 
 fn robots_answer(reply: Option<&Reply>) -> RobotsFetch {

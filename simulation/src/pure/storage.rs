@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use proto::batch::{Discovered, Entry, Pick};
 use proto::cluster::copy::{Kept, RecordCopy, merged};
 use proto::cluster::mutant::Planted;
+use proto::cluster::registry::{Definition, DefinitionKey};
 use proto::cluster::repair::{Changed, Digests};
 use proto::crawl::frontier::{HostFacts, LoadedQueue};
-use proto::crawl::outcome::{Ending, OutcomeRules, Settlement, settle};
+use proto::crawl::outcome::{Ending, OutcomeRules};
 use proto::id::{NodeId, Slot, UrlId};
 use proto::key::{DEFAULT_CRAWL, Order, QueueKey, UrlKey};
-use proto::record::{Progress, Status, UrlRecord, UrlState};
 use proto::url::{CanonicalUrl, UrlRules};
 
 use crate::world::disk::Stored;
@@ -28,6 +28,8 @@ pub(crate) enum What {
     Facts(QueueKey, Box<HostFacts>),
     /// The number of a life.
     Boot(u32),
+    /// Keeps definitions, for this question of the coordinator.
+    Definitions(u64, Vec<Definition>),
 }
 
 /// What a disk holds.
@@ -36,6 +38,7 @@ pub(crate) struct Records {
     pub(crate) copies: BTreeMap<UrlKey, RecordCopy>,
     pub(crate) facts: BTreeMap<QueueKey, HostFacts>,
     pub(crate) boot: Option<u32>,
+    pub(crate) definitions: BTreeMap<DefinitionKey, Definition>,
 }
 
 impl Records {
@@ -83,6 +86,13 @@ impl Stored for Records {
             What::Drop(slot) => self.copies.retain(|key, _| key.slot() != *slot),
             What::Facts(queue, facts) => drop(self.facts.insert(queue.clone(), (**facts).clone())),
             What::Boot(boot) => self.boot = Some(*boot),
+            What::Definitions(_, definitions) => {
+                for definition in definitions {
+                    if self.definitions.get(&definition.key).is_none_or(|held| held < definition) {
+                        self.definitions.insert(definition.key.clone(), definition.clone());
+                    }
+                }
+            }
         }
     }
 
@@ -107,6 +117,8 @@ pub(crate) struct Storage {
     /// No retry waits longer: what is due later than this comes from a wall clock that was set.
     wait_max_ms: u64,
     rows: BTreeMap<UrlKey, Row>,
+    /// Records of each queue.
+    known: BTreeMap<QueueKey, usize>,
     facts: BTreeMap<QueueKey, HostFacts>,
     /// Flights of the frontier, which are not in their queues.
     flying: BTreeSet<UrlKey>,
@@ -128,6 +140,7 @@ impl Storage {
             node,
             wait_max_ms,
             rows: BTreeMap::new(),
+            known: BTreeMap::new(),
             facts: records.facts.clone(),
             flying: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -139,6 +152,7 @@ impl Storage {
     /// Goes back to what is on disk and to `pending`, because something between them was lost.
     pub(crate) fn fall_back<'a>(&mut self, records: &Records, pending: impl Iterator<Item = &'a What>) {
         self.rows.clear();
+        self.known.clear();
         self.facts.clone_from(&records.facts);
         records.copies.values().for_each(|copy| self.put(copy.clone()));
         for what in pending {
@@ -151,7 +165,7 @@ impl Storage {
             What::Records(_, copies) => copies.iter().for_each(|copy| self.put(copy.clone())),
             What::Drop(slot) => self.drop_slot(*slot),
             What::Facts(queue, facts) => self.keep_facts(queue.clone(), (**facts).clone()),
-            What::Boot(_) => {}
+            What::Boot(_) | What::Definitions(..) => {}
         }
     }
 
@@ -160,7 +174,9 @@ impl Storage {
         let Ok(url) = CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS) else { return };
         let crawl = copy.key.crawl().unwrap_or(DEFAULT_CRAWL);
         let queue = QueueKey::new(crawl, &url);
-        self.rows.insert(copy.key.clone(), Row { copy, kept, queue });
+        if self.rows.insert(copy.key.clone(), Row { copy, kept, queue: queue.clone() }).is_none() {
+            *self.known.entry(queue).or_default() += 1;
+        }
     }
 
     pub(crate) fn keep_facts(&mut self, queue: QueueKey, facts: HostFacts) {
@@ -186,6 +202,7 @@ impl Storage {
 
     pub(crate) fn drop_slot(&mut self, slot: Slot) {
         self.rows.retain(|key, _| key.slot() != slot);
+        self.known.retain(|queue, _| queue.slot() != slot);
     }
 
     // Queues.
@@ -213,7 +230,7 @@ impl Storage {
                 Some(Ok(entry)) => {
                     let row = &self.rows[&key];
                     let (queue, order) = (row.queue.clone(), row.kept.order(&key));
-                    let new_host = !self.facts.contains_key(&queue);
+                    let new_host = self.known.get(&queue) == Some(&1);
                     fresh.push(Fresh { queue, order, entry, new_host });
                 }
             }
@@ -285,14 +302,10 @@ impl Storage {
         for found in urls {
             let key = UrlKey::new(crawl, &found.url);
             match self.rows.get(&key) {
-                // Before it was fetched it was SELECTED on W disks. What was refused without a fetch never was.
-                Some(row)
-                    if row.copy.progress.status >= Status::Crawled && row.kept.record.state == UrlState::Enabled => {}
+                Some(row) if row.kept.is_widely_kept() => {}
                 Some(row) => drop(copies.insert(key, row.copy.clone())),
                 None => {
-                    let record = UrlRecord::discovered(&found, parent, self.node, unix_ms);
-                    let (kind, redirects) = (found.kind, found.redirects);
-                    let kept = Kept { record, kind, redirects, due_unix_ms: 0, recurs: false };
+                    let kept = Kept::discovered(&found, parent, unix_ms, self.node);
                     if let Ok(copy) = RecordCopy::new(key.clone(), &kept) {
                         copies.insert(key, copy);
                     }
@@ -305,14 +318,8 @@ impl Storage {
     /// Marks an entry as handed out. Returns its record as SELECTED; `None` if it has come further since it was queued.
     pub(crate) fn select(&mut self, pick: &Pick) -> Option<RecordCopy> {
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
-        let row = self.rows.get(&key)?;
-        let progress = Progress { status: Status::SelectedToCrawl, node: self.node, ..pick.entry.progress };
-        if row.copy.progress >= progress || self.flying.contains(&key) {
-            return None;
-        }
-        let mut kept = row.kept.clone();
-        kept.record.progress = progress;
-        kept.due_unix_ms = 0;
+        let row = self.rows.get(&key).filter(|_| !self.flying.contains(&key))?;
+        let kept = row.kept.clone().selected(pick, self.node)?;
         let copy = RecordCopy::new(key.clone(), &kept).ok()?;
         self.flying.insert(key);
         Some(copy)
@@ -331,9 +338,7 @@ impl Storage {
     /// What becomes of a record whose content was fetched, and whose links are not kept yet.
     pub(crate) fn crawled(&self, pick: &Pick) -> Option<RecordCopy> {
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
-        let mut kept = self.rows.get(&key)?.kept.clone();
-        let crawled = Progress { status: Status::Crawled, node: self.node, ..pick.entry.progress };
-        kept.record.progress = kept.record.progress.merge(crawled);
+        let kept = self.rows.get(&key)?.kept.clone().crawled(pick, self.node);
         RecordCopy::new(key, &kept).ok()
     }
 
@@ -346,11 +351,8 @@ impl Storage {
         rules: &OutcomeRules,
     ) -> Option<(RecordCopy, bool)> {
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
-        let row = self.rows.get(&key)?;
         let page = matches!(ending, Ending::Answered(_) | Ending::NotModified { .. });
-        let Settlement { record, again, .. } = settle(row.kept.record.clone(), pick, ending, unix_ms, rules);
-        let due_unix_ms = again.map_or(0, |(at, _)| at);
-        let kept = Kept { record, due_unix_ms, recurs: false, ..row.kept.clone() };
-        Some((RecordCopy::new(key, &kept).ok()?, page))
+        let turned = self.rows.get(&key)?.kept.clone().settled(pick, ending, unix_ms, rules);
+        Some((RecordCopy::new(key, &turned.kept).ok()?, page))
     }
 }

@@ -199,6 +199,11 @@ impl Origins {
         path == ROBOTS_PATH || state.served.iter().any(allows)
     }
 
+    /// The pause between two requests to a host that has asked for none.
+    pub fn least_delay(&self) -> Micros {
+        self.default_delay
+    }
+
     /// The pause that must be kept between two requests to a host: the cluster's own, and what the host has asked for.
     pub fn crawl_delay(&self, host: Host) -> Micros {
         let heard = self.hosts.get(&host).is_some_and(|state| state.served.contains(&Rules::Own));

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use proto::cluster::lease::Seq;
+use proto::cluster::registry::{DefinitionKey, Version};
 use proto::crawl::politeness::Micros;
 use proto::id::{BatchId, NodeId, Slot, UrlId};
 use proto::record::Progress;
@@ -127,6 +129,8 @@ pub enum Event {
         slot: Slot,
         /// To whom.
         holder: NodeId,
+        /// At which of its requests.
+        seq: Seq,
         /// Until when, converted from the voter's clock.
         until: Micros,
     },
@@ -138,6 +142,8 @@ pub enum Event {
         slot: Slot,
         /// To whom.
         holder: NodeId,
+        /// By which of its releases, counted with its requests.
+        seq: Seq,
     },
 
     /// A client hands in a URL for the first time. It asks again until the write is acknowledged.
@@ -276,6 +282,35 @@ pub enum Event {
         bound: u64,
     },
 
+    /// Somebody defines something for the first time, and asks again until there is an answer.
+    DefinitionAsked {
+        /// Who.
+        number: usize,
+    },
+    /// The answer came: it is kept.
+    DefinitionAnswered {
+        /// Who.
+        number: usize,
+    },
+    /// A definition was fsynced on a node.
+    DefinitionDurable {
+        /// Where.
+        node: NodeId,
+        /// Which.
+        key: DefinitionKey,
+        /// Its version.
+        version: Version,
+    },
+    /// A node decided that enough others have a definition.
+    DefinitionAcknowledged {
+        /// Who.
+        node: NodeId,
+        /// Which.
+        key: DefinitionKey,
+        /// Its version.
+        version: Version,
+    },
+
     /// An interesting situation was reached. What no seed reaches is not tested, so a run of many seeds fails without it.
     Sometimes(&'static str),
 }
@@ -301,6 +336,10 @@ pub struct FetchStart {
     pub deadline: Micros,
     /// How long after the last start to this host this one may come. The world's knowledge, not the node's.
     pub crawl_delay: Micros,
+    /// How much of that is kept by who has not read the host's robots.txt.
+    pub least_delay: Micros,
+    /// Whether that is what it asks for.
+    pub own_robots: bool,
     /// Whether robots.txt, as the host has served it to the cluster, allows it. The world's knowledge too.
     pub permitted: bool,
 }

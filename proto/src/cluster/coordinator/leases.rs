@@ -28,7 +28,7 @@ impl Coordinator {
         }
         if !vote.granted.is_empty() {
             let (slots, until) = (vote.granted.clone(), vote.until);
-            out.push(Effect::Saw(Sight::PromiseMade { slots, holder: from, until }));
+            out.push(Effect::Saw(Sight::PromiseMade { slots, holder: from, seq, until }));
             self.send(now, from, Message::LeaseGrant { seq, slots: vote.granted }, out);
         }
     }
@@ -40,7 +40,7 @@ impl Coordinator {
             out.push(Effect::Saw(Sight::Sometimes("late_release_ignored")));
         }
         if !dropped.is_empty() {
-            out.push(Effect::Saw(Sight::PromiseDropped { slots: dropped, holder: from }));
+            out.push(Effect::Saw(Sight::PromiseDropped { slots: dropped, holder: from, seq }));
         }
     }
 
@@ -66,6 +66,9 @@ impl Coordinator {
         }
         if wanted.is_empty() {
             return;
+        }
+        if wanted.iter().any(|slot| !self.leased.contains(&slot)) {
+            self.next_renew = now + self.rules.lease.ask_every();
         }
         // The clock is read before anything is sent: that is what the lease counts from.
         let seq = self.holder.ask(now);

@@ -12,6 +12,7 @@
 
 mod batches;
 mod data;
+mod definitions;
 mod leases;
 mod recent;
 mod step;
@@ -29,6 +30,7 @@ use super::membership::{Identity, Membership, News, View};
 use super::message::{Letter, Message, Op};
 use super::mutant::planted;
 use super::propagate::{Outbox, Runs, Ticket};
+use super::registry::{self, Registry, Saying};
 use super::repair::{Digests, Repair};
 use super::replicate::Writes;
 use super::ring::{Ring, Rings};
@@ -129,6 +131,7 @@ pub struct Coordinator {
     flights: BTreeMap<u64, batches::Flight>,
     batches: BTreeMap<BatchId, batches::Batch>,
     next_batch: u64,
+    registry: Registry,
 
     /// The newest life of every node we heard of.
     boots: BTreeMap<NodeId, u32>,
@@ -183,6 +186,7 @@ impl Coordinator {
             flights: BTreeMap::new(),
             batches: BTreeMap::new(),
             next_batch: first,
+            registry: Registry::new(now, rules.me, rules.boot, rules.registry, planted),
             boots: BTreeMap::new(),
             clocks: BTreeMap::new(),
             inbox: VecDeque::new(),
@@ -221,6 +225,12 @@ impl Coordinator {
                 self.router.set_mine(load);
                 self.membership.report(load);
             }
+            Input::Define { ticket, key, expects, body } => {
+                self.step_registry(now, registry::Input::Proposed { ticket, key, expects, body }, out)
+            }
+            Input::DefinitionsStored { op } => self.step_registry(now, registry::Input::Stored { op }, out),
+            Input::DefinitionsFailed { op } => self.step_registry(now, registry::Input::StoreFailed { op }, out),
+            Input::Counted(counts) => self.step_registry(now, registry::Input::Counted(counts), out),
             Input::Leave => {
                 let news = self.membership.leave(now);
                 self.heed(now, news, out);
@@ -251,6 +261,9 @@ impl Coordinator {
         if now >= self.next_renew {
             self.renew(now, out);
         }
+        if now >= self.registry.next_wake() {
+            self.step_registry(now, registry::Input::Tick, out);
+        }
         loop {
             self.work_data(now, out);
             self.work_batches(now, out);
@@ -272,7 +285,13 @@ impl Coordinator {
             self.next_batch_wake(),
         ];
         let first = some.into_iter().flatten().min().unwrap_or(Micros::MAX);
-        let rest = [self.membership.next_wake(), self.next_renew, self.repair.next_wake(), self.next_departed];
+        let rest = [
+            self.membership.next_wake(),
+            self.next_renew,
+            self.repair.next_wake(),
+            self.next_departed,
+            self.registry.next_wake(),
+        ];
         rest.into_iter().fold(first, Micros::min)
     }
 
@@ -396,7 +415,10 @@ impl Coordinator {
         let what = message.name();
         let asked_in = match &message {
             Message::LeaseGrant { seq, .. } => Some(seq.boot),
-            Message::PutDone { op } | Message::Pulled { op, .. } | Message::DiscoveredDone { op } => Some(op.boot),
+            Message::PutDone { op }
+            | Message::Pulled { op, .. }
+            | Message::DiscoveredDone { op }
+            | Message::Registry(Saying::DefineDone { op }) => Some(op.boot),
             Message::Report { batch, .. } | Message::RunTaken { batch } | Message::Busy { batch } => {
                 Some(if batch.node == self.rules.me { batch.boot } else { 0 })
             }
@@ -454,6 +476,7 @@ impl Coordinator {
                     out.push(Effect::Outdated { boot });
                 }
             }
+            Message::Registry(saying) => self.step_registry(now, registry::Input::Received { from, saying }, out),
         }
     }
 
@@ -539,7 +562,8 @@ impl Coordinator {
             && self.writes.is_empty()
             && self.flights.is_empty()
             && self.runs.is_empty()
-            && self.outbox.is_empty();
+            && self.outbox.is_empty()
+            && self.registry.is_idle();
         if quiet {
             self.left = true;
             let mut sends = Vec::new();
@@ -557,6 +581,7 @@ impl Coordinator {
             ("runs", self.runs.len(), self.rules.propagate.runs_max),
             ("stores", self.stores.len(), self.rules.stores_max + self.rules.writes.writes_max),
             ("reads", self.reads.len(), self.rules.repair.reads_max),
+            ("definitions", self.registry.under_way(), definitions::UNDER_WAY_MAX),
         ];
         for (queue, length, bound) in queues {
             let longest = self.longest.entry(queue).or_insert(0);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::{FrontierRules, HostFacts, Now, ORIGINS_MAX, RobotsCopy, RobotsSay, Trouble, robots_of};
 use crate::batch::Entry;
-use crate::crawl::politeness::{Micros, Pace, PaceRules};
+use crate::crawl::politeness::{Micros, Pace};
 use crate::crawl::retry::Failure;
 use crate::crawl::robots::Robots;
 use crate::key::{Order, QueueKey};
@@ -277,15 +277,6 @@ impl Queue {
             _ => 0,
         };
         self.robots.iter().map(bytes).sum()
-    }
-
-    /// Others may have asked this host under rules that we have not read: until its robots.txt is known, it is left alone until
-    /// `until` and then asked no more often than every `strange_delay_ms`.
-    pub(super) fn beware(&mut self, until: Micros, strange_delay_ms: u64, rules: &PaceRules) {
-        if strange_delay_ms > 0 && !self.robots.iter().any(|(_, state)| matches!(state, RobotsState::Known { .. })) {
-            self.pace.leave_until(until);
-            self.pace.hear_robots(Some(strange_delay_ms), rules);
-        }
     }
 
     pub(super) fn robots_tries(&self, origin: &str) -> u16 {

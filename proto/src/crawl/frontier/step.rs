@@ -1,10 +1,12 @@
 //! What goes into a step of the frontier and what comes out, and the rules it goes by.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{Discovered, Entry, Pick};
+use crate::crawl::crawls::Crawls;
 use crate::crawl::filter::Refusal;
 use crate::crawl::politeness::{Lessons, Micros, PaceRules};
 use crate::crawl::retry::{Failure, HostVerdict, RetryRules};
@@ -183,6 +185,8 @@ pub enum Input {
         /// Which.
         slot: Slot,
     },
+    /// The crawls are these from now on.
+    Crawls(Arc<Crawls>),
 }
 
 /// What to do.
