@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicU64;
 
 use node::node::Node;
 use proto::cluster::coordinator::Sight;
-use proto::cluster::membership::View;
 use proto::cluster::mutant::Planted;
 use proto::cluster::ring::Rings;
 use proto::cluster::slot_set::SlotSet;

@@ -338,14 +338,19 @@ impl Frontier {
         }
     }
 
-    /// Until when the hosts of a slot are left alone whatever is known of them: whoever held it before us may have asked them just
-    /// before. A longer Crawl-delay counts from the robots.txt that tells us of it, which is the first thing we ask for.
-    fn untouched_until(&self, slot: Slot) -> Micros {
-        let delay = self.rules.pace.stretched(self.rules.pace.delay_ms);
-        match self.leases.since(slot) {
-            0 => 0,
-            since => since + delay,
+    /// A queue that comes into memory. Whoever held its slot before us may have asked its host just before, so that one delay is waited
+    /// out first, whatever is known. A longer Crawl-delay counts from the robots.txt that tells us of it, which is the first thing
+    /// we ask for.
+    fn new_queue(&self, now: Now, key: &QueueKey, facts: &HostFacts) -> Queue {
+        let mut queue = Queue::new(now, &self.rules, facts);
+        let pace = self.pace_of(key);
+        if facts.heard {
+            queue.pace.leave_until(now.mono + queue.pace.delay(&pace));
         }
+        if let since @ 1.. = self.leases.since(key.slot()) {
+            queue.pace.leave_until(since + pace.stretched(pace.delay_ms));
+        }
+        queue
     }
 
     /// Says of each slot that is no longer ours when nobody asks its hosts any more.
@@ -378,8 +383,7 @@ impl Frontier {
                 self.forget(&key);
                 return;
             }
-            let mut queue = Queue::new(now, &self.rules, &HostFacts::default());
-            queue.pace.leave_until(self.untouched_until(key.slot()));
+            let mut queue = self.new_queue(now, &key, &HostFacts::default());
             queue.busy = self.is_asked(&key);
             if !new_host {
                 queue.loading = true;
@@ -429,8 +433,7 @@ impl Frontier {
         // A former life, or another holder of the slot, may have asked the host just now without our knowing.
         let unsure = self.resumed || (!matches!(self.leases, Leases::Sole) && !self.is_free_for_all());
         let facts = HostFacts { heard: loaded.facts.heard || unsure, ..loaded.facts };
-        let mut queue = Queue::new(now, &self.rules, &facts);
-        queue.pace.leave_until(self.untouched_until(loaded.key.slot()));
+        let mut queue = self.new_queue(now, &loaded.key, &facts);
         queue.busy = self.is_asked(&loaded.key);
         queue.window = loaded.entries.into_iter().collect();
         queue.more = loaded.more;
@@ -988,14 +991,12 @@ impl Frontier {
     }
 
     fn queue_or_new(&mut self, now: Now, key: &QueueKey) -> &mut Queue {
-        let (rules, untouched_until) = (&self.rules, self.untouched_until(key.slot()));
-        self.queues.entry(key.clone()).or_insert_with(|| {
-            let heard = HostFacts { heard: true, ..Default::default() };
-            let mut queue = Queue::new(now, rules, &heard);
+        if !self.queues.contains_key(key) {
+            let mut queue = self.new_queue(now, key, &HostFacts { heard: true, ..HostFacts::default() });
             queue.more = true;
-            queue.pace.leave_until(untouched_until);
-            Box::new(queue)
-        })
+            self.queues.insert(key.clone(), Box::new(queue));
+        }
+        self.queues.get_mut(key).expect("it is there now")
     }
 }
 
