@@ -146,15 +146,13 @@ pub struct Coordinator {
 
 /// The ring of a view: of nothing else, unless a defect is planted.
 fn ring_of(rules: &ClusterRules, rings: &Rings, view: &View) -> Arc<Ring> {
-    let weigh = |(node, weight): (&NodeId, &usize)| {
-        let own = planted!(rules.planted, RingKnowsItsNode) && *node == rules.me;
-        let factor = if planted!(rules.planted, RingReweighs) { view.len() } else { 1 + usize::from(own) };
-        (*node, weight * factor)
-    };
-    if planted!(rules.planted, RingKnowsItsNode) || planted!(rules.planted, RingReweighs) {
-        return rings.get(&view.iter().map(weigh).collect());
+    let of_mine = if planted!(rules.planted, RingKnowsItsNode) { 2 } else { 1 };
+    let of_all = if planted!(rules.planted, RingReweighs) { view.len() } else { 1 };
+    if of_mine * of_all == 1 {
+        return rings.get(view);
     }
-    rings.get(view)
+    let factor = |node: NodeId| of_all * if node == rules.me { of_mine } else { 1 };
+    rings.get(&view.iter().map(|(node, weight)| (*node, weight * factor(*node))).collect())
 }
 
 impl Coordinator {
