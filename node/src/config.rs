@@ -325,7 +325,9 @@ mod tests {
     fn the_sample_file_says_what_the_defaults_are() {
         let sample: Config = toml::from_str(SAMPLE).unwrap();
         sample.validate().unwrap();
-        assert_eq!(sample, Config::default());
+        let cluster = sample.cluster.as_ref().expect("it describes a cluster");
+        assert_eq!(cluster.peers.len(), 3);
+        assert_eq!(Config { cluster: None, ..sample }, Config::default());
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Settings that can change while a node runs. They last until it is started again; cluster.toml says what it starts with.
 //!
 //! A setting is here if changing it at any moment can neither break a promise to a host nor need more room than the node was built
-//! with: mailboxes are made for `fetch.concurrency` pages, and nodes leave unknown hosts alone for the longest delay that was
-//! configured, so neither may grow beyond that.
+//! with: mailboxes are made for `fetch.concurrency` pages, so it may not grow; a delay is at most what a host itself may ask for.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

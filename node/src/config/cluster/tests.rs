@@ -174,11 +174,11 @@ fn mistakes_in_a_file_are_named_with_their_line() {
 #[test]
 fn the_sample_file_shows_every_setting_with_its_default() {
     let sample = include_str!("../../../../cluster.toml");
-    let section: String =
-        sample.lines().filter_map(|line| line.strip_prefix("#:")).flat_map(|line| [line, "\n"]).collect();
-    let config: Config = toml::from_str(&section).unwrap();
+    let section = &sample[sample.find("\n[cluster]\n").expect("it is there")..];
+    let config: Config = toml::from_str(sample).unwrap();
     let cluster = config.cluster.unwrap();
-    cluster.understand(30_000).unwrap();
+    let understood = cluster.understand(config.fetch.limits.fetch_timeout_ms).unwrap();
+    assert!(understood.warnings.is_empty(), "{:?}", understood.warnings);
     assert_eq!(cluster.peers.len(), 3);
     let defaults = ClusterConfig { id: cluster.id.clone(), peers: cluster.peers.clone(), ..ClusterConfig::default() };
     assert_eq!(cluster, defaults);
