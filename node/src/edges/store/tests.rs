@@ -96,6 +96,31 @@ fn a_settled_page_is_there_after_a_restart_with_its_links() {
     assert_counted(&store);
 }
 
+/// Folders of earlier builds have levels; their files are merged by size from the next start on.
+#[test]
+fn a_folder_with_levels_is_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    admit(&mut store, &["http://a.example/1", "http://b.example/2"]);
+    store.flush().unwrap();
+    drop(store);
+    let levels = Database::open_cf(&rocksdb::Options::default(), dir.path().join("db"), columns::FAMILIES).unwrap();
+    for name in columns::FAMILIES {
+        levels.compact_range_cf::<&[u8], &[u8]>(levels.cf_handle(name).unwrap(), None, None);
+    }
+    drop(levels);
+
+    let mut store = open(dir.path());
+    let sixth = store.db.property_value_cf(store.family("url"), "rocksdb.num-files-at-level6").unwrap();
+    assert_eq!(sixth.as_deref(), Some("1"), "it was merged by level");
+    assert_eq!(admit(&mut store, &["http://a.example/1", "http://b.example/3"]).len(), 1);
+    store.compact().unwrap();
+    assert_eq!(store.state().places.ready, 3);
+    assert_counted(&store);
+    drop(store);
+    assert_counted(&open(dir.path()));
+}
+
 #[test]
 fn what_was_handed_out_returns_to_its_queue_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
