@@ -32,7 +32,7 @@ demo: build
 test: rocksdb
 	$(IN_ENV) .ci/test
 
-simulate: setup
+simulate: rocksdb
 	$(IN_ENV) .ci/simulate
 
 lint: setup

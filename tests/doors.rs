@@ -1,24 +1,10 @@
 //! Seeing what a node does: metrics, health, logs, progress.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use serde_json::Value;
 use simulation::world::server::Server;
 use simulation::world::web::{Web, WebPlan};
-use tests::program::Crawl;
+use tests::program::{Crawl, get};
 use tests::wait_until;
-
-/// Asks the door for `path`; returns head and body.
-fn get(address: &str, path: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(address).expect("the door is open");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
-    (head.to_owned(), body.to_owned())
-}
 
 /// The value of a metric without labels.
 fn metric(text: &str, name: &str) -> Option<f64> {

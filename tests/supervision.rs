@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use simulation::world::server::{Server, ServerOptions};
 use simulation::world::web::{Web, WebPlan};
 use tests::inside::{self, is_over};
-use tests::{found, judge};
+use tests::{PATIENCE, found, judge};
 
 const PAGES: usize = 20 * 50;
 
@@ -45,6 +45,14 @@ fn crawl_while_they_die(victims: &[&'static str], pages_between: u64) {
         assert_eq!(left.next(), None, "the crawl was over too soon");
         for victim in victims {
             assert!(node.metrics().restarts(victim) >= 1, "the {victim} did not die");
+        }
+        for (actor, desk) in node.desks() {
+            assert_eq!(desk.restarts(), node.metrics().restarts(actor), "{actor}");
+            // What goes into a mailbox comes out of it or is known to be lost: the counts do not drift apart.
+            while desk.waiting() > 0 {
+                assert!(started.elapsed() < PATIENCE, "{} messages wait for the {actor}", desk.waiting());
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
         }
     });
     let state = found::assert_recount(&config.storage.data);

@@ -1,5 +1,7 @@
 //! What every bench needs: what a process used, what a folder holds, a seeded generator, and the verdict on a bar.
 
+pub mod cluster;
+
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::Child;

@@ -1,5 +1,9 @@
 //! A node in its cluster: the actors over the swarm, and the answers to who asks.
 
+mod admin;
+mod backups;
+mod crawl;
+
 use std::sync::{Arc, OnceLock};
 
 use libp2p::PeerId;
@@ -12,9 +16,11 @@ use proto::id::{NodeId, Slot};
 use proto::key::{UrlKey, crawl_name_is_valid};
 use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
+use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout};
 use tracing::{debug, warn};
 
+use self::backups::{Backups, Files};
 use crate::actors::coordinator::Cluster;
 use crate::actors::scorer::PRIORITY_DEFAULT;
 use crate::config::{Config, ConfigError};
@@ -24,7 +30,6 @@ use crate::edges::network::Network;
 use crate::edges::swarm::control::Caller;
 use crate::edges::swarm::identity::{Identity, node_of};
 use crate::edges::swarm::key::SwarmKey;
-use crate::edges::swarm::metrics::SwarmMetrics;
 use crate::edges::swarm::roster::Role;
 use crate::edges::swarm::secret_file::SecretError;
 use crate::edges::swarm::settings::Doors;
@@ -66,7 +71,15 @@ pub struct ClusteredNode {
     node: Arc<Node>,
     swarm: Arc<Swarm>,
     peer: PeerId,
+    stopping: watch::Sender<bool>,
+    /// How long what is in flight may take.
+    settle_patience: Duration,
 }
+
+/// How often the counts of the store are shown in the metrics.
+const OBSERVE_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked whether anything is in flight.
+const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How often it is looked whether a node that was told to leave has left.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -80,6 +93,12 @@ struct Shared {
     replicas: usize,
     rings: Rings,
     started: Instant,
+    stopping: watch::Sender<bool>,
+    files: Files,
+    backups: Backups,
+    /// Longest delay that a crawl may ask for.
+    delay_max_ms: u64,
+    counted: crawl::Counted,
 }
 
 impl ClusteredNode {
@@ -99,8 +118,7 @@ impl ClusteredNode {
         let rules = cluster.rules(&identity, 0)?;
         let settings = cluster.settings(identity.clone(), key)?;
 
-        let swarm_metrics = SwarmMetrics::default();
-        let metrics = Metrics::with(|registry| swarm_metrics.register(registry));
+        let metrics = Metrics::new();
         let rings = Rings::default();
         let shared = Arc::new(Shared {
             node: OnceLock::new(),
@@ -110,9 +128,19 @@ impl ClusteredNode {
             replicas: rules.writes.replicas,
             rings: rings.clone(),
             started: Instant::now(),
+            stopping: watch::Sender::new(false),
+            files: Files {
+                data: config.storage.data.clone(),
+                identity: section.identity.clone(),
+                swarm_key: section.swarm_key.clone(),
+            },
+            backups: Backups::default(),
+            delay_max_ms: config.politeness.crawl_delay_max_ms,
+            counted: crawl::Counted::default(),
         });
-        let swarm = Arc::new(Swarm::start(settings, doors(&shared), swarm_metrics).await?);
+        let swarm = Arc::new(Swarm::start(settings, doors(&shared), metrics.swarm.clone()).await?);
         let gauge = LoadGauge::new(&config.storage.data, LoadWeights::default());
+        let seen = metrics.cluster.clone();
         let (busy, concurrency) = (metrics.clone(), config.fetch.concurrency as u64);
         let cluster = Cluster {
             rules,
@@ -121,7 +149,10 @@ impl ClusteredNode {
                 let fetches = busy.fetching.get().max(0) as u64 * 1_000 / concurrency.max(1);
                 Some(gauge.measure(fetches.min(2_000) as u32, 0))
             }),
-            watch: Arc::new(|sight| debug!(?sight, "decided")),
+            watch: Arc::new(move |sight| {
+                seen.saw(&sight);
+                debug!(?sight, "decided");
+            }),
             rings,
             seed: identity.node().0 ^ crate::edges::clock::unix_ms(),
         };
@@ -129,7 +160,11 @@ impl ClusteredNode {
         // Letters and questions that came before this were turned away; who needs an answer says it again.
         let _ = shared.node.set(Arc::clone(&node));
         let _ = shared.swarm.set(Arc::clone(&swarm));
-        Ok(ClusteredNode { node, swarm, peer: identity.peer() })
+        tokio::spawn(observe(Arc::downgrade(&node)));
+        let settle_patience = Duration::from_millis(config.fetch.limits.fetch_timeout_ms)
+            + Duration::from_secs(config.fetch.settle_timeout_s);
+        let stopping = shared.stopping.clone();
+        Ok(ClusteredNode { node, swarm, peer: identity.peer(), stopping, settle_patience })
     }
 
     /// The node.
@@ -157,10 +192,43 @@ impl ClusteredNode {
         }
     }
 
+    /// Waits until an operator tells the node to stop.
+    pub async fn told_to_stop(&self) {
+        let mut stopping = self.stopping.subscribe();
+        // The sender lives as long as we do.
+        let _ = stopping.wait_for(|told| *told).await;
+    }
+
+    /// Hands out nothing more, and waits until everything in flight is settled, for as long as that may take.
+    pub async fn settle(&self) {
+        let until = Instant::now() + self.settle_patience;
+        while Instant::now() < until {
+            self.node.halt().await;
+            let flights = self.node.standing().await.map_or(0, |standing| standing.core.flights);
+            let fetching = self.node.cluster().await.map_or(0, |view| view.fetching);
+            if flights == 0 && fetching == 0 {
+                return;
+            }
+            tokio::time::sleep(SETTLE_LOOK_EVERY).await;
+        }
+        warn!("something is still in flight; others will fetch it again");
+    }
+
     /// Ends swarm and actors, and closes the data folder.
     pub async fn stop(self) {
         self.swarm.close().await;
         self.node.stop().await;
+    }
+}
+
+/// Shows the counts of the store in the metrics, as long as the node lives.
+async fn observe(node: std::sync::Weak<Node>) {
+    loop {
+        tokio::time::sleep(OBSERVE_EVERY).await;
+        let Some(node) = node.upgrade() else { return };
+        if node.state().await.is_err() {
+            return; // it stops
+        }
     }
 }
 
@@ -222,6 +290,8 @@ impl Shared {
                 node.leave().await;
                 Answer::Done
             }
+            Request::Admin { to, order } => self.admin(node, swarm, to, order).await,
+            Request::Crawl(request) => self.crawl(node, swarm, request).await,
         }
     }
 
@@ -307,6 +377,9 @@ impl Shared {
         if !crawl_name_is_valid(&crawl) {
             return Answer::Refused(format!("{crawl:?} names no crawl: 1 to 128 bytes without control characters"));
         }
+        if node.crawls().filter(&crawl).is_none() {
+            return Answer::Refused(format!("there is no crawl called {crawl:?}; define it first (ctl crawl add)"));
+        }
         if urls.len() > URLS_MAX {
             return Answer::Refused(format!("{} URLs at once are too many; send at most {URLS_MAX}", urls.len()));
         }
@@ -387,8 +460,12 @@ async fn submit(node: &Node, crawl: &str, urls: &[Discovered]) -> Result<(), Str
 }
 
 async fn ask_peer(swarm: &Swarm, peer: PeerId, request: &Request) -> Result<Answer, String> {
+    ask_peer_for(PEER_PATIENCE, swarm, peer, request).await
+}
+
+async fn ask_peer_for(patience: Duration, swarm: &Swarm, peer: PeerId, request: &Request) -> Result<Answer, String> {
     let bytes = seal(request).map_err(|error| error.to_string())?;
-    match timeout(PEER_PATIENCE, swarm.ask(peer, &bytes)).await {
+    match timeout(patience, swarm.ask(peer, &bytes)).await {
         Ok(Ok(bytes)) => unseal(&bytes).map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("does not answer".to_owned()),

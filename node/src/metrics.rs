@@ -1,5 +1,7 @@
 //! Every counter and gauge, by name. Clones share their values.
 
+pub mod cluster;
+
 use std::sync::Arc;
 
 use prometheus_client::encoding::text::encode;
@@ -11,6 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use proto::crawl::outcome::OutcomeKind;
 
+use self::cluster::ClusterMetrics;
 use crate::edges::store::State;
 use crate::edges::swarm::metrics::SwarmMetrics;
 
@@ -57,6 +60,8 @@ pub struct Metrics {
     pub parse_seconds: Histogram,
     /// What the swarm counts.
     pub swarm: SwarmMetrics,
+    /// What the node's part in its cluster counts.
+    pub cluster: ClusterMetrics,
     outcomes: Family<OutcomeLabel, Counter>,
     restarts: Family<ActorLabel, Counter>,
     known: Gauge,
@@ -75,11 +80,6 @@ impl Default for Metrics {
 impl Metrics {
     /// Metrics at zero.
     pub fn new() -> Metrics {
-        Metrics::with(|_| {})
-    }
-
-    /// Metrics at zero, together with what `register` adds.
-    pub fn with(register: impl FnOnce(&mut Registry)) -> Metrics {
         let mut registry = Registry::with_prefix("orbweaver");
         let mut metrics = Metrics {
             registry: Arc::default(),
@@ -93,6 +93,7 @@ impl Metrics {
             // 10 µs to 2.6 s: from an empty page to one of ten megabytes.
             parse_seconds: Histogram::new(exponential_buckets(1e-5, 4.0, 10)),
             swarm: SwarmMetrics::default(),
+            cluster: ClusterMetrics::default(),
             outcomes: Family::default(),
             restarts: Family::default(),
             known: Gauge::default(),
@@ -117,7 +118,7 @@ impl Metrics {
         registry.register("flights", "URLs handed out and not settled", metrics.flights.clone());
         registry.register("content_bytes", "Bytes of all current contents", metrics.bytes.clone());
         metrics.swarm.register(&mut registry);
-        register(&mut registry);
+        metrics.cluster.register(&mut registry);
         metrics.registry = Arc::new(registry);
         metrics
     }

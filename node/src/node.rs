@@ -4,10 +4,13 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use actix::{Actor, Addr, Arbiter, ArbiterHandle, Context, Handler};
+use actix::{Actor, Arbiter, ArbiterHandle, Context, Handler};
 use proto::cluster::message::Letter;
+use proto::cluster::registry::NotDefined;
+use proto::crawl::crawls::Crawls;
 use proto::crawl::filter::Filter;
 use proto::crawl::frontier::FrontierRules;
+use proto::id::{NodeId, Slot};
 use tokio::sync::watch;
 use tokio::time::Duration;
 use tracing::{error, info};
@@ -20,6 +23,7 @@ use crate::actors::router::Router;
 use crate::actors::scorer::{FollowRules, Scorer};
 use crate::actors::storage::{Landed, Storage};
 use crate::config::Config;
+use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::disk::{Disk, DiskError, DiskOptions, Job, Reply, Rules};
 use crate::edges::http::{ClientError, FetchOptions, HttpClient};
@@ -28,11 +32,12 @@ use crate::edges::warc::WarcOptions;
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
-    ClusterView, Crash, DiscoveredUrls, End, FetchedPage, GetClusterView, GetStanding, Halt, Leave, NotSubmitted,
-    Received, Restart, Standing, SubmitUrls,
+    ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode, GetClusterView,
+    GetDigests, GetStanding, Halt, Leave, NotSubmitted, Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
-use crate::supervisor::{Link, NotTaken, Supervisor, recipient};
+use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient};
+use crate::tuning::Tuning;
 
 /// How long addresses are believed: the resolver keeps each as long as its record says, this only bounds the frontier's copy.
 const ADDRESS_TTL_US: u64 = 300_000_000;
@@ -144,7 +149,7 @@ impl Ends {
         Ends { name, end: Link::open(), crash: Link::open() }
     }
 
-    fn bind<A>(&self, address: &Addr<A>)
+    fn bind<A>(&self, address: &Seat<A>)
     where
         A: Actor<Context = Context<A>> + Handler<End> + Handler<Crash>,
     {
@@ -165,6 +170,14 @@ pub struct Node {
     submitted: Link<SubmitUrls>,
     view: Link<GetClusterView>,
     leave: Link<Leave>,
+    forget: Link<ForgetNode>,
+    compare: Link<CompareNow>,
+    digests: Link<GetDigests>,
+    retune: Link<Retune>,
+    tuning: Arc<Tuning>,
+    desks: Vec<(&'static str, Arc<Desk>)>,
+    define: Link<Define>,
+    book: CrawlBook,
     standing: Link<GetStanding>,
     halt: Link<Halt>,
     ends: Vec<Ends>,
@@ -231,7 +244,13 @@ impl Node {
         let fate = Fate::new(restart.clone());
         let (heard, named, frontier_up, kept) = (Link::open(), Link::open(), Link::open(), Link::open());
         let (received, submitted, view, leave) = (Link::open(), Link::open(), Link::open(), Link::open());
-        let (told, new_life) = (Link::open(), Link::open());
+        let (forget, compare, digests, retune) = (Link::open(), Link::open(), Link::open(), Link::open());
+        let tuning = Arc::new(Tuning::of(config));
+        let (told, new_life, define) = (Link::open(), Link::open(), Link::open());
+        let book = CrawlBook::new(match &cluster {
+            None => Crawls::alone(Arc::clone(&filter)),
+            Some(_) => Crawls::of_cluster(Arc::clone(&filter), &config.crawl.name, config.url.clone()),
+        });
 
         let (store_page, disk_request) = (Link::open(), Link::open());
         {
@@ -253,7 +272,7 @@ impl Node {
 
         let parsed = Link::open();
         {
-            let rules = Arc::new(follow_rules(config, &filter));
+            let rules = Arc::new(follow_rules(config, &book));
             let (storage, metrics) = (store_page.clone(), metrics.clone());
             let to_parsed = parsed.clone();
             let to_end = Ends::of("scorer");
@@ -340,6 +359,7 @@ impl Node {
         if let Some(cluster) = cluster {
             let parts = CoordinatorParts {
                 cluster,
+                book: book.clone(),
                 storage: disk_request.clone(),
                 router: run_batch,
                 frontier: told.clone(),
@@ -352,7 +372,8 @@ impl Node {
             let to_end = Ends::of("coordinator");
             ends.push(to_end.clone());
             let (received, submitted, view, leave) = (received.clone(), submitted.clone(), view.clone(), leave.clone());
-            let restart = restart.clone();
+            let (forget, compare, digests) = (forget.clone(), compare.clone(), digests.clone());
+            let (restart, define) = (restart.clone(), define.clone());
             let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
             supervisor.keep("coordinator", &main, make, move |address| {
                 heard.bind(recipient(address));
@@ -363,6 +384,10 @@ impl Node {
                 submitted.bind(recipient(address));
                 view.bind(recipient(address));
                 leave.bind(recipient(address));
+                forget.bind(recipient(address));
+                compare.bind(recipient(address));
+                digests.bind(recipient(address));
+                define.bind(recipient(address));
                 restart.bind(recipient(address));
                 to_end.bind(address);
             });
@@ -375,14 +400,17 @@ impl Node {
                 fetcher: run_robots,
                 web,
                 rules,
+                tuning: Arc::clone(&tuning),
                 run: run_rules(config, &filter),
                 bytes_max: config.crawl.bytes_max,
                 filter,
+                book: book.clone(),
                 clock,
                 metrics: metrics.clone(),
                 fate: fate.clone(),
             };
             let (discovered, standing, halt) = (discovered.clone(), standing.clone(), halt.clone());
+            let retune = retune.clone();
             let to_end = Ends::of("frontier");
             ends.push(to_end.clone());
             let make = move |lifeline| Frontier::new(parts.clone(), lifeline);
@@ -392,6 +420,7 @@ impl Node {
                 discovered.bind(recipient(address));
                 standing.bind(recipient(address));
                 halt.bind(recipient(address));
+                retune.bind(recipient(address));
                 told.bind(recipient(address));
                 new_life.bind(recipient(address));
                 if alone {
@@ -403,6 +432,7 @@ impl Node {
             });
         }
 
+        let desks = supervisor.desks();
         watch_over(supervisor, &main, metrics.clone(), fate.clone());
         let (disk_thread, arbiters) = (Mutex::new(None), Vec::new());
         Node {
@@ -415,6 +445,14 @@ impl Node {
             submitted,
             view,
             leave,
+            forget,
+            compare,
+            digests,
+            retune,
+            tuning,
+            desks,
+            define,
+            book,
             standing,
             halt,
             ends,
@@ -433,6 +471,16 @@ impl Node {
         self.submitted.send(urls).await.unwrap_or(Err(NotSubmitted::StartedAnew))
     }
 
+    /// Has something defined; returns when enough nodes have it.
+    pub async fn define(&self, define: Define) -> Result<Defined, NotDefined> {
+        self.define.send(define).await.unwrap_or(Err(NotDefined::StartedAnew))
+    }
+
+    /// The crawls, as this node knows them.
+    pub fn crawls(&self) -> Arc<Crawls> {
+        self.book.now()
+    }
+
     /// How this node sees its cluster; `None` while its coordinator is being replaced.
     pub async fn cluster(&self) -> Option<ClusterView> {
         self.view.send(GetClusterView).await.ok()
@@ -442,6 +490,42 @@ impl Node {
     pub async fn leave(&self) {
         // A coordinator that is being replaced is told again by who waits for the end.
         let _ = self.leave.send(Leave).await;
+    }
+
+    /// Gives the place of a node up that is gone for ever, or says why not.
+    pub async fn forget(&self, node: NodeId) -> Result<(), String> {
+        let told = self.forget.send(ForgetNode(node)).await;
+        told.unwrap_or_else(|NotTaken| Err("the node starts anew; ask again".to_owned()))
+    }
+
+    /// Has slots compared with all their replicas now.
+    pub async fn compare(&self, slots: Vec<Slot>) -> Result<(), NotTaken> {
+        self.compare.send(CompareNow(slots)).await
+    }
+
+    /// Digests of these slots, of all if there are none.
+    pub async fn digests(&self, slots: Vec<Slot>) -> Result<SlotDigests, NotTaken> {
+        self.digests.send(GetDigests(slots)).await
+    }
+
+    /// What the node goes by that can change.
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+
+    /// Settings changed: whoever goes by them takes them over.
+    pub fn retune(&self) {
+        self.retune.answer(Retune); // a frontier that is being replaced starts with them
+    }
+
+    /// Where the messages of each actor are counted, in the order of their start.
+    pub fn desks(&self) -> &[(&'static str, Arc<Desk>)] {
+        &self.desks
+    }
+
+    /// The disk.
+    pub fn disk(&self) -> &Disk {
+        &self.disk
     }
 
     /// Admits URLs; answers how many were new.
@@ -504,7 +588,8 @@ impl Node {
     /// Ends all actors at once, whatever they are doing: what a kill of the process does to them.
     pub fn kill(&self) {
         self.fate.closing.store(true, Ordering::Relaxed);
-        self.ends.iter().for_each(|actor| actor.end.answer(End));
+        // In reverse order of their start: nobody is left whose neighbour is gone.
+        self.ends.iter().rev().for_each(|actor| actor.end.answer(End));
     }
 
     /// Closes the data folder and ends the node's actors and threads.
@@ -586,9 +671,9 @@ fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
     }
 }
 
-fn follow_rules(config: &Config, filter: &Arc<Filter>) -> FollowRules {
+fn follow_rules(config: &Config, book: &CrawlBook) -> FollowRules {
     FollowRules {
-        filter: Arc::clone(filter),
+        book: book.clone(),
         urls: config.url.clone(),
         redirects_max: config.crawl.redirects_max,
         parts: config.crawl.page_parts,

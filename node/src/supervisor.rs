@@ -3,6 +3,7 @@
 //! the supervisor, and the supervisor makes a new one from the same factory and binds the links anew.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 
 use actix::dev::ToEnvelope;
@@ -16,12 +17,98 @@ const RESTARTS_MAX: usize = 20;
 /// How far back restarts count.
 const RESTART_WINDOW: Duration = Duration::from_secs(60);
 
+/// Counts what goes into an actor's mailbox and what it takes out, through its deaths: actix tells nobody. What an actor sends itself
+/// is not counted.
+#[derive(Debug, Default)]
+pub struct Desk {
+    capacity: AtomicU64,
+    entered: AtomicU64,
+    handled: AtomicU64,
+    refused: AtomicU64,
+    lost: AtomicU64,
+    starts: AtomicU64,
+}
+
+impl Desk {
+    /// Messages that wait. One that is on its way into a full mailbox counts too.
+    pub fn waiting(&self) -> u64 {
+        let gone = self.handled() + self.lost();
+        self.entered.load(Relaxed).saturating_sub(gone)
+    }
+
+    /// Messages that are taken in before others are refused; 0 until the actor has said so.
+    pub fn capacity(&self) -> u64 {
+        self.capacity.load(Relaxed)
+    }
+
+    /// Messages that were handled.
+    pub fn handled(&self) -> u64 {
+        self.handled.load(Relaxed)
+    }
+
+    /// Messages that found the mailbox full, or the actor dead.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// Messages that an actor died with.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    /// Times that the actor was replaced.
+    pub fn restarts(&self) -> u64 {
+        self.starts.load(Relaxed).saturating_sub(1)
+    }
+
+    /// An actor sends itself what else comes over a link.
+    pub fn enters(&self) {
+        self.entered(true);
+    }
+
+    fn entered(&self, taken: bool) {
+        let count = if taken { &self.entered } else { &self.refused };
+        count.fetch_add(1, Relaxed);
+    }
+
+    /// An actor begins with an empty mailbox.
+    fn begin(&self) {
+        let left = self.waiting();
+        self.lost.fetch_add(left, Relaxed);
+        self.starts.fetch_add(1, Relaxed);
+    }
+}
+
+/// The way into the mailbox of one actor.
+pub struct Entrance<M: Message + Send>
+where
+    M::Result: Send,
+{
+    to: Recipient<M>,
+    desk: Arc<Desk>,
+}
+
+impl<M: Message + Send> Clone for Entrance<M>
+where
+    M::Result: Send,
+{
+    fn clone(&self) -> Self {
+        Entrance { to: self.to.clone(), desk: Arc::clone(&self.desk) }
+    }
+}
+
+/// An actor that was started, and where its messages are counted.
+pub struct Seat<A: Actor> {
+    address: Addr<A>,
+    desk: Arc<Desk>,
+}
+
 /// The way to an actor, through its deaths.
 pub struct Link<M: Message + Send>
 where
     M::Result: Send,
 {
-    to: Arc<RwLock<Option<Recipient<M>>>>,
+    to: Arc<RwLock<Option<Entrance<M>>>>,
 }
 
 impl<M: Message + Send> Clone for Link<M>
@@ -48,29 +135,35 @@ where
     }
 
     /// Leads the link to an actor.
-    pub fn bind(&self, to: Recipient<M>) {
+    pub fn bind(&self, to: Entrance<M>) {
         *self.to.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(to);
     }
 
-    fn get(&self) -> Option<Recipient<M>> {
+    fn get(&self) -> Option<Entrance<M>> {
         self.to.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
     /// Puts the message into the mailbox, if there is room.
     pub fn pass(&self, message: M) -> Result<(), NotTaken> {
-        self.get().ok_or(NotTaken)?.try_send(message).map_err(|_| NotTaken)
+        let Entrance { to, desk } = self.get().ok_or(NotTaken)?;
+        let passed = to.try_send(message).map_err(|_| NotTaken);
+        desk.entered(passed.is_ok());
+        passed
     }
 
     /// Puts the message into the mailbox whatever its bound: for answers, of which there are never more than questions.
     pub fn answer(&self, message: M) {
-        if let Some(to) = self.get() {
+        if let Some(Entrance { to, desk }) = self.get() {
+            desk.entered(to.connected());
             to.do_send(message);
         }
     }
 
     /// Sends the message and waits until it was handled.
     pub async fn send(&self, message: M) -> Result<M::Result, NotTaken> {
-        self.get().ok_or(NotTaken)?.send(message).await.map_err(|_| NotTaken)
+        let Entrance { to, desk } = self.get().ok_or(NotTaken)?;
+        desk.entered(to.connected());
+        to.send(message).await.map_err(|_| NotTaken)
     }
 }
 
@@ -78,6 +171,24 @@ where
 pub struct Lifeline {
     name: &'static str,
     deaths: mpsc::UnboundedSender<&'static str>,
+    desk: Arc<Desk>,
+}
+
+impl Lifeline {
+    /// The actor's mailbox takes so many messages in.
+    pub fn has_room_for(&self, messages: usize) {
+        self.desk.capacity.store(messages as u64, Relaxed);
+    }
+
+    /// Where its messages are counted.
+    pub fn desk(&self) -> Arc<Desk> {
+        Arc::clone(&self.desk)
+    }
+
+    /// The actor handles a message that came over a link.
+    pub fn handles(&self) {
+        self.desk.handled.fetch_add(1, Relaxed);
+    }
 }
 
 impl Drop for Lifeline {
@@ -94,6 +205,7 @@ pub struct Supervisor {
     deaths: mpsc::UnboundedReceiver<&'static str>,
     tell: mpsc::UnboundedSender<&'static str>,
     actors: Vec<(&'static str, Respawn)>,
+    desks: Vec<(&'static str, Arc<Desk>)>,
 }
 
 impl Default for Supervisor {
@@ -106,7 +218,12 @@ impl Supervisor {
     /// A supervisor without actors.
     pub fn new() -> Supervisor {
         let (tell, deaths) = mpsc::unbounded_channel();
-        Supervisor { deaths, tell, actors: Vec::new() }
+        Supervisor { deaths, tell, actors: Vec::new(), desks: Vec::new() }
+    }
+
+    /// Where the messages of each actor are counted, in the order of their start.
+    pub fn desks(&self) -> Vec<(&'static str, Arc<Desk>)> {
+        self.desks.clone()
     }
 
     /// Starts an actor on `arbiter` and keeps it alive: `make` makes it, `bind` leads the links to it, each time anew.
@@ -114,13 +231,17 @@ impl Supervisor {
     where
         A: Actor<Context = Context<A>>,
         F: Fn(Lifeline) -> A + Clone + Send + 'static,
-        B: Fn(&Addr<A>) + Send + 'static,
+        B: Fn(&Seat<A>) + Send + 'static,
     {
         let (arbiter, deaths) = (arbiter.clone(), self.tell.clone());
+        let desk = Arc::new(Desk::default());
+        self.desks.push((name, Arc::clone(&desk)));
         let respawn = move || {
-            let (make, lifeline) = (make.clone(), Lifeline { name, deaths: deaths.clone() });
+            desk.begin();
+            let (make, desk) = (make.clone(), Arc::clone(&desk));
+            let lifeline = Lifeline { name, deaths: deaths.clone(), desk: Arc::clone(&desk) };
             let address = A::start_in_arbiter(&arbiter, move |_| make(lifeline));
-            bind(&address);
+            bind(&Seat { address, desk });
         };
         respawn();
         self.actors.push((name, Box::new(respawn)));
@@ -152,13 +273,13 @@ impl Supervisor {
     }
 }
 
-/// Returns what leads to `address` as a recipient of `M`.
-pub fn recipient<A, M>(address: &Addr<A>) -> Recipient<M>
+/// Returns what leads to an actor as a recipient of `M`.
+pub fn recipient<A, M>(seat: &Seat<A>) -> Entrance<M>
 where
     A: Actor<Context = Context<A>> + Handler<M>,
     A::Context: ToEnvelope<A, M>,
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    address.clone().recipient()
+    Entrance { to: seat.address.clone().recipient(), desk: Arc::clone(&seat.desk) }
 }

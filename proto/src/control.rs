@@ -1,6 +1,11 @@
 //! What people and nodes ask a node over the swarm, and what they are told.
 
+pub mod admin;
+pub mod crawl;
+
 use serde::{Deserialize, Serialize};
+
+use self::crawl::{CrawlAnswer, CrawlRequest};
 
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
@@ -45,6 +50,15 @@ pub enum Request {
     },
     /// Leave the cluster.
     Leave,
+    /// An order to nodes one by one or to all of them.
+    Admin {
+        /// Whom it is for.
+        to: admin::To,
+        /// What to do.
+        order: admin::Order,
+    },
+    /// What about crawls?
+    Crawl(CrawlRequest),
 }
 
 impl Request {
@@ -55,6 +69,8 @@ impl Request {
                 true
             }
             Request::AddUrls { .. } | Request::Leave => false,
+            Request::Admin { order, .. } => order.is_question(),
+            Request::Crawl(request) => request.is_question(),
         }
     }
 }
@@ -81,6 +97,10 @@ pub enum Answer {
     Done,
     /// It cannot be done now, or not by you.
     Refused(String),
+    /// What each node said to an order; those that did not answer say why.
+    Admin(Vec<admin::Part>),
+    /// About crawls.
+    Crawl(CrawlAnswer),
 }
 
 /// How a node is.

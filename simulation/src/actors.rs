@@ -17,7 +17,7 @@ mod world;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use node::messages::SubmitUrls;
+use node::messages::{Define, SubmitUrls};
 use proto::batch::{Discovered, EntryKind};
 use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, Slot};
@@ -26,6 +26,7 @@ use tokio::time::{Duration, Instant};
 
 use self::world::World;
 use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::world::definers;
 use crate::world::plan::{MILLISECOND, Plan};
 use crate::world::random::{For, Random};
 use crate::world::trace::{Event, Phase};
@@ -75,6 +76,7 @@ enum Happening {
     FaultEnds(usize),
     Starts(NodeId),
     Client { number: usize, attempt: u64 },
+    Definer { number: usize, attempt: u64 },
     StrangerSpeaks { node: NodeId, times: u32 },
     CalmBegins,
     Look,
@@ -118,6 +120,9 @@ async fn run(plan: Plan, options: RunOptions) -> RunReport {
         for (number, submission) in plan.submissions.iter().enumerate() {
             world.at(submission.at_ms * MILLISECOND, Happening::Client { number, attempt: 0 });
         }
+        for (number, at) in definers::times(&plan).into_iter().enumerate() {
+            world.at(at, Happening::Definer { number, attempt: 0 });
+        }
         world.at(plan.faults_end(), Happening::CalmBegins);
         world.at(LOOK_EVERY, Happening::Look);
     }
@@ -149,6 +154,7 @@ impl Shared {
             Happening::FaultEnds(number) => self.fault_ends(number),
             Happening::Starts(node) => self.start_node(node),
             Happening::Client { number, attempt } => self.client(number, attempt),
+            Happening::Definer { number, attempt } => self.definer(number, attempt),
             Happening::StrangerSpeaks { node, times } => self.stranger_speaks(node, times),
             Happening::CalmBegins => self.calm_begins(),
             Happening::Look => self.lock().look(),
@@ -201,6 +207,39 @@ impl Shared {
             // Nobody hears the answer of a process that is dead.
             if world.is_current(taker, process.number) && world.acknowledged.insert(number) {
                 world.record(Event::WriteAcknowledged { node: taker, slot, urls: vec![id] });
+            }
+        });
+    }
+
+    fn definer(&self, number: usize, attempt: u64) {
+        let mut world = self.lock();
+        if world.defined.contains(&number) {
+            return;
+        }
+        if attempt == 0 {
+            world.record(Event::DefinitionAsked { number });
+        } else {
+            world.sometimes("definer_asked_again");
+        }
+        let now = world.now;
+        world.at(now + definers::PATIENCE, Happening::Definer { number, attempt: attempt + 1 });
+        let takers = world.takes_clients();
+        if takers.is_empty() {
+            return;
+        }
+        let taker = definers::draw(&world.plan, number, attempt).pick(&takers);
+        let Some(process) = world.process(taker) else { return };
+        drop(world);
+        let (key, body) = definers::definition(number, attempt);
+        let expects = process.node.crawls().get(&key.name).map(|crawl| crawl.version);
+        let shared = self.clone();
+        actix_rt::spawn(async move {
+            if process.node.define(Define { key, expects, body: Some(body) }).await.is_err() {
+                return; // whoever asked comes again
+            }
+            let mut world = shared.lock();
+            if world.is_current(taker, process.number) && world.defined.insert(number) {
+                world.record(Event::DefinitionAnswered { number });
             }
         });
     }

@@ -19,9 +19,11 @@
 //! | I13 bounded queues stay bounded | [`queues_stay_bounded`] |
 //! | I14 nothing from a former life changes state | [`former_lives_change_nothing`] |
 //! | I15 nothing is fetched that robots.txt forbids | [`robots_obeyed`] |
+//! | I16 definitions converge, and none acknowledged is lost | [`definitions_converge`] |
 
 pub mod comes_to_rest;
 pub mod crawl_delay_kept;
+pub mod definitions_converge;
 pub mod few_redundant_fetches;
 pub mod former_lives_change_nothing;
 pub mod no_acknowledged_url_lost;
@@ -113,6 +115,7 @@ pub struct Invariants {
     queues_stay_bounded: queues_stay_bounded::QueuesStayBounded,
     former_lives_change_nothing: former_lives_change_nothing::FormerLivesChangeNothing,
     robots_obeyed: robots_obeyed::RobotsObeyed,
+    definitions_converge: definitions_converge::DefinitionsConverge,
     violation: Option<Violation>,
 }
 
@@ -136,6 +139,7 @@ impl Invariants {
             queues_stay_bounded: Default::default(),
             former_lives_change_nothing: Default::default(),
             robots_obeyed: Default::default(),
+            definitions_converge: Default::default(),
             violation: None,
         }
     }
@@ -165,7 +169,8 @@ impl Invariants {
         ask(&mut self.one_promise_per_voter, before, at, event)?;
         ask(&mut self.queues_stay_bounded, before, at, event)?;
         ask(&mut self.former_lives_change_nothing, before, at, event)?;
-        ask(&mut self.robots_obeyed, before, at, event)
+        ask(&mut self.robots_obeyed, before, at, event)?;
+        ask(&mut self.definitions_converge, before, at, event)
     }
 
     /// What was found first.
@@ -176,9 +181,12 @@ impl Invariants {
     /// In the calm phase: what is still missing until the cluster has come to rest; `None` when nothing is. When the
     /// phase is over and something is still missing, that is a violation.
     pub fn missing(&mut self, at: Micros) -> Option<String> {
-        let missing = self.comes_to_rest.missing(&self.oracle);
+        let mut invariant = comes_to_rest::ComesToRest::NAME.to_owned();
+        let missing = self.comes_to_rest.missing(&self.oracle).or_else(|| {
+            invariant = definitions_converge::DefinitionsConverge::NAME.to_owned();
+            self.definitions_converge.missing(&self.comes_to_rest.up(&self.oracle))
+        });
         if let (Some(what), true, None) = (&missing, at >= self.comes_to_rest.deadline(), &self.violation) {
-            let invariant = comes_to_rest::ComesToRest::NAME.to_owned();
             let what = format!("the cluster has not come to rest: {what}");
             self.violation = Some(Violation { invariant, at, node: None, what });
         }

@@ -2,7 +2,7 @@
 //!
 //! Two things live here. The **synthetic web**: every page, header, robots.txt and misbehaviour of a whole set of hosts,
 //! drawn from one seed. And the **simulator**: whole clusters on simulated network, disks, clocks and web, in which every
-//! fault happens and fifteen invariants are watched. In reading order:
+//! fault happens and sixteen invariants are watched. In reading order:
 //!
 //! 1. [`world::web`] — [`Web`](world::web::Web) answers a request from its [`plan`](world::web::plan) alone: no clock, no
 //!    I/O, no memory of earlier requests. [`world::web::expected`] says what a polite crawler does on it.

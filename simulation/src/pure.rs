@@ -12,11 +12,10 @@ pub(crate) mod storage;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use proto::batch::{Discovered, EntryKind};
 use proto::cluster::coordinator;
-use proto::cluster::membership::View;
 use proto::cluster::message::{Letter, Message};
 use proto::cluster::mutant::Planted;
 use proto::cluster::ring::Rings;
@@ -28,6 +27,7 @@ use proto::url::{CanonicalUrl, UrlRules};
 
 use self::node::{Fetching, Node};
 use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::world::definers;
 use crate::world::disk::Sync;
 use crate::world::network::{Delivery, Fate, Network};
 use crate::world::origins::{Origins, ROBOTS_PATH, Reply};
@@ -75,6 +75,7 @@ impl Layer for Pure {
             "batch_refused_busy",
             "batch_sent_to_another",
             "client_asked_again",
+            "definer_asked_again",
             "disk_full",
             "fetch_aborted",
             "fsync_failed",
@@ -163,6 +164,11 @@ enum Happening {
         number: usize,
         attempt: u64,
     },
+    /// Somebody defines something, for the `attempt`th time.
+    Definer {
+        number: usize,
+        attempt: u64,
+    },
     FaultBegins(usize),
     FaultEnds(usize),
     Starts(NodeId),
@@ -184,12 +190,13 @@ struct World<'a> {
     nodes: BTreeMap<NodeId, Node>,
     slots: SlotSet,
     rings: Rings,
-    owners: BTreeMap<View, Arc<[NodeId]>>,
     queue: BTreeMap<(Micros, u64), Happening>,
     queued: u64,
     fetches: u64,
     /// Submissions that are acknowledged, and the tickets under which the others were handed in: submission and attempt.
     acknowledged: BTreeSet<usize>,
+    /// Definitions that are kept.
+    defined: BTreeSet<usize>,
     /// Slots and who held them last.
     sights: Sights,
     /// A power loss waits for the next acknowledgement.
@@ -220,12 +227,12 @@ impl<'a> World<'a> {
             nodes: BTreeMap::new(),
             slots,
             rings: shared_rings(),
-            owners: BTreeMap::new(),
             queue: BTreeMap::new(),
             queued: 0,
             fetches: 0,
             acknowledged: BTreeSet::new(),
             sights: Sights::default(),
+            defined: BTreeSet::new(),
             power_loss_waits: None,
             rested_at: None,
             origins,
@@ -244,6 +251,9 @@ impl<'a> World<'a> {
         }
         for (number, submission) in self.plan.submissions.iter().enumerate() {
             self.at(submission.at_ms * MILLISECOND, Happening::Client { number, attempt: 0 });
+        }
+        for (number, at) in definers::times(self.plan).into_iter().enumerate() {
+            self.at(at, Happening::Definer { number, attempt: 0 });
         }
         self.at(self.plan.faults_end(), Happening::CalmBegins);
         while let Some(((at, _), happening)) = self.queue.pop_first() {
@@ -300,6 +310,7 @@ impl<'a> World<'a> {
             Happening::FetchEnds { node, fetch, reply, .. } => self.fetch_ends(at, node, fetch, reply),
             Happening::Housekeeping { node, .. } => self.housekeeping(at, node),
             Happening::Client { number, attempt } => self.client(at, number, attempt),
+            Happening::Definer { number, attempt } => self.definer(at, number, attempt),
             Happening::FaultBegins(number) => self.fault_begins(at, number),
             Happening::FaultEnds(number) => self.fault_ends(at, number),
             Happening::Starts(node) => self.start(at, node),
@@ -396,6 +407,33 @@ impl<'a> World<'a> {
         }
     }
 
+    fn definer(&mut self, at: Micros, number: usize, attempt: u64) {
+        if self.defined.contains(&number) {
+            return;
+        }
+        if attempt == 0 {
+            self.trace.record(at, Event::DefinitionAsked { number });
+        } else {
+            self.trace.sometimes(at, "definer_asked_again");
+        }
+        let up: Vec<NodeId> = self.nodes.values().filter(|node| node.takes_clients()).map(|node| node.id).collect();
+        if !up.is_empty() {
+            let node = definers::draw(self.plan, number, attempt).pick(&up);
+            let (key, body) = definers::definition(number, attempt);
+            let expects = self.nodes.get(&node).and_then(|node| definers::seen(node.definitions(), &key));
+            let (ticket, body) = (number as u64, Some(body));
+            self.step(at, node, coordinator::Input::Define { ticket, key, expects, body });
+        }
+        self.at(at + definers::PATIENCE, Happening::Definer { number, attempt: attempt + 1 });
+    }
+
+    fn definer_told(&mut self, at: Micros, ticket: u64) {
+        let number = ticket as usize;
+        if self.defined.insert(number) {
+            self.trace.record(at, Event::DefinitionAnswered { number });
+        }
+    }
+
     // Hosts.
 
     fn fetch_begins(&mut self, at: Micros, node: NodeId, what: Fetching, url: &CanonicalUrl, until: Micros) {
@@ -433,12 +471,6 @@ impl<'a> World<'a> {
         let reply = self.origins.ask(at, host, &path);
         let (ends, reply) = if reply.at <= deadline { (reply.at, Some(Box::new(reply))) } else { (deadline, None) };
         self.at(ends, Happening::FetchEnds { node, life, fetch, reply });
-    }
-
-    /// The owners of all slots on the ring of a view; the same list for every node.
-    fn owners(&mut self, members: &View) -> Arc<[NodeId]> {
-        let ring = self.rings.get(members);
-        Arc::clone(self.owners.entry(members.clone()).or_insert_with(|| ring.owners().into()))
     }
 }
 

@@ -2,6 +2,7 @@
 //! clocks, and the trace of what happened.
 
 pub mod clock;
+pub(crate) mod definers;
 pub mod disk;
 pub mod network;
 pub mod oracle;

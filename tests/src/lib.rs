@@ -6,6 +6,7 @@
 //! The program is not built by the tests: `cargo build --workspace` comes first (`make test` sees to it).
 
 pub mod cluster;
+pub mod fleet;
 pub mod found;
 pub mod inside;
 pub mod judge;

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -111,6 +113,17 @@ impl Crawl {
 pub fn run(arguments: &[&str]) -> Ended {
     let work = tempfile::tempdir().expect("temporary folders can be made");
     Running::start(arguments, work.path(), "run").wait()
+}
+
+/// Asks the door of a node for `path`; returns head and body.
+pub fn get(address: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("the door is open");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
+    (head.to_owned(), body.to_owned())
 }
 
 /// A program that runs. Its output goes to files, so that nobody has to read along.

@@ -1,9 +1,11 @@
 //! Coordinator: the shell of the coordinator core. It feeds the core what happened, and does what the core says.
-//! In: [`Received`] from the network, [`Heard`] and [`NamedUrls`] from the frontier, [`KeptPage`] from storage, [`SubmitUrls`] from the doors.
+//! In: [`Define`](crate::messages::Define) from the doors, [`Received`] from the network, [`Heard`] and [`NamedUrls`] from the frontier, [`KeptPage`] from storage, [`SubmitUrls`] from the doors.
 //! Out: letters to the network, [`Told`] and [`NewLife`] to the frontier, [`DiskRequest`] to storage, [`RunBatch`] to the router.
 //! Owns: the core's state, which is this life of the node in its cluster. If it dies, if the frontier dies or an answer of the disk
 //! is lost, a new life begins, as after a start of the program: with a larger number that is on disk before anything is said, without
 //! leases, and with what was handed out open again.
+
+mod definitions;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,7 +19,9 @@ use proto::cluster::message::Errand;
 use proto::cluster::propagate::RunId;
 use proto::cluster::ring::Rings;
 use proto::cluster::route::Load;
+use proto::control::crawl::CrawlCounts;
 use proto::crawl::frontier;
+use proto::crawl::outcome::Ending;
 use proto::crawl::politeness::{Micros, SECOND};
 use proto::id::Slot;
 use proto::key::{Order, QueueKey};
@@ -27,14 +31,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Duration;
 use tracing::{debug, info, warn};
 
+use self::definitions::{Counting, Definer};
 use super::can_end;
+use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::disk::{DiskError, Job, ReplicaJob, Reply};
 use crate::edges::network::Network;
 use crate::edges::store::{Admitted, Begun, Merged};
 use crate::messages::{
-    ClusterView, DiskRequest, FrontierUp, GetClusterView, Heard, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted,
-    Received, Restart, RunBatch, SubmitUrls, Told,
+    ClusterView, CompareNow, DiskRequest, ForgetNode, FrontierUp, GetClusterView, GetDigests, Heard, KeptPage, Leave,
+    NamedUrls, NewLife, NotSubmitted, Received, Restart, RunBatch, SlotDigests, SubmitUrls, Told,
 };
 use crate::metrics::Metrics;
 use crate::node::Fate;
@@ -42,6 +48,8 @@ use crate::supervisor::{Lifeline, Link};
 
 /// How often the load is measured.
 const LOAD_EVERY: Duration = Duration::from_secs(2);
+/// How often it is looked whether pages are to be counted.
+const COUNT_EVERY: Duration = Duration::from_millis(500);
 /// How long after a failure that passes by itself (a full disk, a full outbox) the same is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Longest sleep, as in the frontier.
@@ -71,6 +79,8 @@ pub struct Cluster {
 pub struct CoordinatorParts {
     /// Its cluster.
     pub cluster: Cluster,
+    /// All crawls; this actor writes it.
+    pub book: CrawlBook,
     /// Way to the disk.
     pub storage: Link<DiskRequest>,
     /// Who fetches.
@@ -111,6 +121,8 @@ pub struct Coordinator {
     next_run: u64,
     clients: BTreeMap<u64, Client>,
     next_ticket: u64,
+    definers: BTreeMap<u64, Definer>,
+    counting: Counting,
     /// Answers that must come in the order of their questions.
     in_order: mpsc::UnboundedSender<Answer>,
     answers: Option<mpsc::UnboundedReceiver<Answer>>,
@@ -118,7 +130,7 @@ pub struct Coordinator {
     /// An operator told this node to leave; every later life of this process does so too.
     leaving: bool,
     left: bool,
-    _lifeline: Lifeline,
+    lifeline: Lifeline,
 }
 
 type Answer = Pin<Box<dyn Future<Output = ()>>>;
@@ -132,6 +144,7 @@ enum Own {
     Stored { life: u32, op: u64, merged: Option<Merged> },
     Happened { life: u32, input: Input },
     Again { life: u32, crawl: String, urls: Vec<Discovered> },
+    Counted { life: u32, counts: BTreeMap<String, CrawlCounts> },
 }
 
 impl Coordinator {
@@ -149,12 +162,14 @@ impl Coordinator {
             next_run,
             clients: BTreeMap::new(),
             next_ticket: 0,
+            definers: BTreeMap::new(),
+            counting: Counting::default(),
             in_order,
             answers: Some(answers),
             alarm: None,
             leaving: false,
             left: false,
-            _lifeline: lifeline,
+            lifeline,
         }
     }
 
@@ -164,6 +179,8 @@ impl Coordinator {
         self.beginning += 1;
         self.runs.clear();
         self.clients.clear();
+        self.definers.clear();
+        self.counting = Counting::default();
         let (beginning, me) = (self.beginning, ctx.address());
         let unix_s = self.parts.clock.now().unix_ms / 1_000;
         let answer = self.ask_disk(|reply| ReplicaJob::Begin { unix_s, least, reply });
@@ -182,15 +199,16 @@ impl Coordinator {
         });
     }
 
-    fn begun(&mut self, Begun { boot, digests }: Begun, ctx: &mut Context<Self>) {
+    fn begun(&mut self, Begun { boot, digests, definitions }: Begun, ctx: &mut Context<Self>) {
         let cluster = &self.parts.cluster;
         let mut rules = cluster.rules.clone();
         rules.boot = boot;
         info!(life = boot, peers = rules.peers.len(), "a life in the cluster begins");
         let rng = ChaCha8Rng::seed_from_u64(cluster.seed ^ u64::from(boot).rotate_left(32));
         let now = self.parts.clock.now().mono;
-        let core = Core::new(now, rules, digests, cluster.rings.clone(), rng);
-        (cluster.watch)(Sight::RingChanged { members: core.view().clone() });
+        self.parts.book.define(&definitions);
+        let core = Core::new(now, rules, digests, cluster.rings.clone(), rng).with_definitions(definitions);
+        (cluster.watch)(core.ring_seen());
         self.core = Some(core);
         self.life = boot;
         self.parts.new_life.answer(NewLife(boot));
@@ -258,6 +276,10 @@ impl Coordinator {
                 }
                 Effect::Left => self.left = true,
                 Effect::Saw(sight) => (self.parts.cluster.watch)(sight),
+                Effect::StoreDefinitions { op, definitions } => self.store_definitions(op, definitions, ctx),
+                Effect::Redefined { definitions } => told.push(self.redefined(&definitions)),
+                Effect::Defined { ticket, version, by } => self.tell_definer(ticket, Ok((version, by))),
+                Effect::NotDefined { ticket, why } => self.tell_definer(ticket, Err(why)),
             }
         }
         self.tell_frontier(told);
@@ -369,6 +391,10 @@ impl Coordinator {
     // Fetching.
 
     fn fetch(&mut self, run: RunId, crawl: &str, errand: Errand, until: Micros) {
+        if self.parts.book.now().filter(crawl).is_none() {
+            // Its links would be judged by rules that are not known here yet; its owner puts it back after its deadline.
+            return debug!(crawl, "not fetched: nothing is known of this crawl");
+        }
         self.next_run += 1;
         let flight = self.next_run;
         let queue = QueueKey::new(crawl, &errand.entry.url);
@@ -384,9 +410,23 @@ impl Coordinator {
     fn measure(&mut self, ctx: &mut Context<Self>) {
         let now = self.parts.clock.now().mono;
         self.runs.retain(|_, (_, until)| *until + FORGET_AFTER > now);
+        self.show(now);
         if let Some(load) = (self.parts.cluster.load)() {
             self.step([Input::Measured(load)], ctx);
         }
+    }
+
+    /// Shows leases and members in the metrics.
+    fn show(&self, now: Micros) {
+        let shown = &self.parts.metrics.cluster;
+        let slots = &self.parts.cluster.rules.slots;
+        let (held, members, alive) = self.core.as_ref().map_or((0, 0, 0), |core| {
+            let held = slots.iter().filter(|slot| core.holds(now, *slot)).count();
+            (held, core.view().len(), core.alive().len())
+        });
+        shown.leases_held.set(held as i64);
+        shown.members.set(members as i64);
+        shown.alive.set(alive as i64);
     }
 
     // Clients.
@@ -423,6 +463,7 @@ impl Actor for Coordinator {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.parts.mailbox_max);
+        self.lifeline.has_room_for(self.parts.mailbox_max);
         if let Some(mut answers) = self.answers.take() {
             actix_rt::spawn(async move {
                 while let Some(answer) = answers.recv().await {
@@ -431,6 +472,7 @@ impl Actor for Coordinator {
             });
         }
         ctx.run_interval(LOAD_EVERY, Coordinator::measure);
+        ctx.run_interval(COUNT_EVERY, Coordinator::count_pages);
         self.begin(None, ctx);
     }
 }
@@ -451,6 +493,7 @@ impl Handler<Own> for Coordinator {
             },
             Own::Happened { life, input } if life == self.life => self.step([input], ctx),
             Own::Again { life, crawl, urls } => self.submit_own(life, crawl, urls, ctx),
+            Own::Counted { life, counts } if life == self.life => self.counted(&counts, ctx),
             _ => debug!("an answer to a former life"),
         }
     }
@@ -460,6 +503,7 @@ impl Handler<Received> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, Received(letter): Received, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         self.step([Input::Received(letter)], ctx);
     }
 }
@@ -468,6 +512,7 @@ impl Handler<Heard> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, Heard { life, inputs }: Heard, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         if life == self.life {
             self.step(inputs, ctx);
         }
@@ -478,6 +523,7 @@ impl Handler<NamedUrls> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, NamedUrls { life, crawl, urls }: NamedUrls, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         self.submit_own(life, crawl, urls, ctx);
     }
 }
@@ -486,6 +532,12 @@ impl Handler<KeptPage> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, KeptPage(kept): KeptPage, ctx: &mut Self::Context) {
+        self.lifeline.handles();
+        match &kept.ending {
+            Ending::Answered(_) | Ending::NotModified { .. } => drop(self.parts.metrics.cluster.pages_kept.inc()),
+            Ending::Failed(..) => drop(self.parts.metrics.cluster.failures.inc()),
+            _ => {}
+        }
         if let Some((run, _)) = self.runs.remove(&kept.flight) {
             self.step([Input::Fetched { run, ending: kept.ending, links: kept.links }], ctx);
         }
@@ -496,6 +548,7 @@ impl Handler<SubmitUrls> for Coordinator {
     type Result = ResponseFuture<Result<(), NotSubmitted>>;
 
     fn handle(&mut self, SubmitUrls { crawl, urls }: SubmitUrls, ctx: &mut Self::Context) -> Self::Result {
+        self.lifeline.handles();
         if self.core.is_none() {
             return Box::pin(async { Err(NotSubmitted::StartedAnew) });
         }
@@ -509,6 +562,7 @@ impl Handler<FrontierUp> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, _: FrontierUp, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         // While a life is about to begin, the frontier will hear of it.
         if self.core.is_some() {
             self.begin(None, ctx);
@@ -520,6 +574,7 @@ impl Handler<Restart> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, _: Restart, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         if self.core.is_some() {
             self.begin(None, ctx);
         }
@@ -530,6 +585,7 @@ impl Handler<Leave> for Coordinator {
     type Result = ();
 
     fn handle(&mut self, _: Leave, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         self.leaving = true;
         self.step([Input::Leave], ctx);
     }
@@ -539,6 +595,7 @@ impl Handler<GetClusterView> for Coordinator {
     type Result = ClusterView;
 
     fn handle(&mut self, _: GetClusterView, _ctx: &mut Self::Context) -> ClusterView {
+        self.lifeline.handles();
         let Some(core) = &self.core else { return ClusterView { left: self.left, ..ClusterView::default() } };
         let now = self.parts.clock.now().mono;
         let (me, slots) = (self.parts.cluster.rules.me, &self.parts.cluster.rules.slots);
@@ -552,6 +609,50 @@ impl Handler<GetClusterView> for Coordinator {
             fetching: core.fetching(),
             left: self.left,
         }
+    }
+}
+
+impl Handler<ForgetNode> for Coordinator {
+    type Result = Result<(), String>;
+
+    fn handle(&mut self, ForgetNode(node): ForgetNode, ctx: &mut Self::Context) -> Self::Result {
+        self.lifeline.handles();
+        let Some(core) = &self.core else { return Err("the node starts anew; ask again".to_owned()) };
+        if node == self.parts.cluster.rules.me {
+            return Err("this is the node itself; to take it out use `ctl leave`".to_owned());
+        }
+        if core.alive().contains(&node) {
+            return Err("it is alive here; to take it out have it leave with `ctl leave`, or stop it first".to_owned());
+        }
+        let known = core.view().contains_key(&node) || core.has_left(node);
+        if !known && !self.parts.cluster.rules.peers.iter().any(|(peer, _)| *peer == node) {
+            return Err("no such node is known here".to_owned());
+        }
+        warn!(forgotten = node.0, "an operator says that a node is gone for ever");
+        self.step([Input::Forget { node }], ctx);
+        Ok(())
+    }
+}
+
+impl Handler<CompareNow> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, CompareNow(slots): CompareNow, ctx: &mut Self::Context) {
+        self.lifeline.handles();
+        self.step([Input::Compare { slots }], ctx);
+    }
+}
+
+impl Handler<GetDigests> for Coordinator {
+    type Result = SlotDigests;
+
+    fn handle(&mut self, GetDigests(slots): GetDigests, _ctx: &mut Self::Context) -> SlotDigests {
+        self.lifeline.handles();
+        let Some(core) = &self.core else { return SlotDigests::default() };
+        let asked = |slot: &Slot| slots.is_empty() || slots.contains(slot);
+        let digests = core.digests().slots().filter(asked).map(|slot| (slot, core.digests().of(slot))).collect();
+        let keeps = self.parts.cluster.rules.slots.iter().filter(asked).filter(|slot| core.keeps(*slot)).collect();
+        SlotDigests { digests, keeps }
     }
 }
 

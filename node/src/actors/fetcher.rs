@@ -52,13 +52,13 @@ pub struct FetcherParts {
 pub struct Fetcher {
     parts: Arc<FetcherParts>,
     mailbox_max: usize,
-    _lifeline: Lifeline,
+    lifeline: Lifeline,
 }
 
 impl Fetcher {
     /// A fetcher.
     pub fn new(parts: Arc<FetcherParts>, mailbox_max: usize, lifeline: Lifeline) -> Fetcher {
-        Fetcher { parts, mailbox_max, _lifeline: lifeline }
+        Fetcher { parts, mailbox_max, lifeline }
     }
 }
 
@@ -67,6 +67,7 @@ impl Actor for Fetcher {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.mailbox_max);
+        self.lifeline.has_room_for(self.mailbox_max);
     }
 }
 
@@ -74,6 +75,7 @@ impl Handler<RunBatch> for Fetcher {
     type Result = ();
 
     fn handle(&mut self, RunBatch(batch): RunBatch, _ctx: &mut Self::Context) {
+        self.lifeline.handles();
         for pick in batch.picks {
             tokio::spawn(Arc::clone(&self.parts).fetch(pick, batch.deadline));
         }
@@ -84,6 +86,7 @@ impl Handler<RunRobots> for Fetcher {
     type Result = ();
 
     fn handle(&mut self, RunRobots { flight, url }: RunRobots, _ctx: &mut Self::Context) {
+        self.lifeline.handles();
         let parts = Arc::clone(&self.parts);
         tokio::spawn(async move {
             let answer = parts.fetch_robots(url).await;

@@ -26,6 +26,7 @@ use tokio::time::Duration;
 use tracing::{debug, warn};
 
 use super::can_end;
+use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::disk::{DiskError, Job, Landing, ReplicaJob, Reply, Rules};
 use crate::edges::http::FetchError;
@@ -33,11 +34,12 @@ use crate::edges::store::{Admitted, Pass};
 use crate::edges::web::Web;
 use crate::messages::{
     DiscoveredUrls, DiskRequest, FetchEnded, FrontierUp, GetStanding, Halt, Heard, LandedPage, NamedUrls, Restart,
-    RobotsFetched, RunBatch, RunRobots, Standing, StorePage,
+    Retune, RobotsFetched, RunBatch, RunRobots, Standing, StorePage,
 };
 use crate::metrics::Metrics;
 use crate::node::Fate;
 use crate::supervisor::{Lifeline, Link};
+use crate::tuning::Tuning;
 
 /// How often entries that wait for their time are looked for. Retries wait for seconds at least.
 const DUE_EVERY: Duration = Duration::from_millis(250);
@@ -89,8 +91,12 @@ pub struct FrontierParts {
     pub web: Arc<dyn Web>,
     /// Rules of the core.
     pub rules: FrontierRules,
-    /// What belongs to the crawl.
+    /// Those of them that can change.
+    pub tuning: Arc<Tuning>,
+    /// What belongs to a crawl that nobody defined.
     pub filter: Arc<Filter>,
+    /// All crawls.
+    pub book: CrawlBook,
     /// The rules of this run, as the disk must know them.
     pub run: Rules,
     /// Bytes of content after which nothing more is handed out.
@@ -119,7 +125,7 @@ pub struct Frontier {
     aloft: BTreeMap<u64, Pick>,
     /// When it rings, and the handle to silence it.
     alarm: Option<(Micros, SpawnHandle)>,
-    _lifeline: Lifeline,
+    lifeline: Lifeline,
 }
 
 /// Something the core must hear of. From this actor's own tasks.
@@ -157,7 +163,7 @@ impl Frontier {
             life: 0,
             aloft: BTreeMap::new(),
             alarm: None,
-            _lifeline: lifeline,
+            lifeline,
         }
     }
 
@@ -169,7 +175,9 @@ impl Frontier {
                 (Leases::Granted(Grants { planted: *planted, ..Grants::default() }), false)
             }
         };
-        Core::new(now, rules, filter, leases, pages, resumed)
+        let mut core = Core::new(now, rules, filter, leases, pages, resumed).with_crawls(now, parts.book.now());
+        core.tune(parts.tuning.now());
+        core
     }
 
     fn step(&mut self, inputs: impl IntoIterator<Item = Input>, ctx: &mut Context<Self>) {
@@ -190,9 +198,11 @@ impl Frontier {
     /// Hands out fewer pages as the byte limit comes near, and none behind it.
     fn limit(&mut self, bytes: u64) {
         let Some(bytes_max) = self.parts.bytes_max else { return };
-        match flights_within(bytes_max, bytes, self.core.pages(), self.parts.rules.flights_max) {
+        let flights_max = self.parts.tuning.now().flights_max;
+        match flights_within(bytes_max, bytes, self.core.pages(), flights_max.max(1)) {
             0 => self.core.close(),
-            flights => self.core.limit_flights(flights),
+            flights if flights_max > 0 => self.core.limit_flights(flights),
+            _ => {}
         }
     }
 
@@ -432,6 +442,7 @@ impl Actor for Frontier {
     fn started(&mut self, ctx: &mut Self::Context) {
         // Answers come with `do_send`; what is left are seeds and questions of people.
         ctx.set_mailbox_capacity(64);
+        self.lifeline.has_room_for(64);
         ctx.run_interval(DUE_EVERY, |actor, ctx| actor.fall_due(ctx));
         if let Way::Clustered { up, .. } = &self.parts.way {
             return up.answer(FrontierUp);
@@ -477,6 +488,7 @@ impl Handler<DiscoveredUrls> for Frontier {
     type Result = ResponseFuture<Result<usize, DiskError>>;
 
     fn handle(&mut self, DiscoveredUrls { crawl, urls }: DiscoveredUrls, ctx: &mut Self::Context) -> Self::Result {
+        self.lifeline.handles();
         self.admitting += 1;
         let (me, unix_ms) = (ctx.address(), self.parts.clock.now().unix_ms);
         let storage = self.parts.storage.clone();
@@ -505,6 +517,7 @@ impl Handler<FetchEnded> for Frontier {
     type Result = ();
 
     fn handle(&mut self, ended: FetchEnded, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         let FetchEnded { flight, host, retry_after_ms } = ended;
         self.step([Input::FetchEnded { flight, host, retry_after_ms }], ctx);
     }
@@ -514,6 +527,7 @@ impl Handler<RobotsFetched> for Frontier {
     type Result = ();
 
     fn handle(&mut self, RobotsFetched { flight, answer }: RobotsFetched, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         self.step([Input::RobotsFetched { flight, answer }], ctx);
     }
 }
@@ -522,6 +536,7 @@ impl Handler<LandedPage> for Frontier {
     type Result = ();
 
     fn handle(&mut self, LandedPage(landed): LandedPage, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         let page = matches!(landed.kind, Some(OutcomeKind::Stored | OutcomeKind::Duplicate | OutcomeKind::Unchanged));
         if let Some(kind) = landed.kind {
             self.parts.metrics.landed(kind);
@@ -545,6 +560,7 @@ impl Handler<GetStanding> for Frontier {
     type Result = Standing;
 
     fn handle(&mut self, _: GetStanding, _ctx: &mut Self::Context) -> Standing {
+        self.lifeline.handles();
         let admitting = self.admitting + usize::from(!self.ready);
         let now = self.parts.clock.now();
         Standing {
@@ -562,7 +578,18 @@ impl Handler<Halt> for Frontier {
     type Result = ();
 
     fn handle(&mut self, _: Halt, _ctx: &mut Self::Context) {
+        self.lifeline.handles();
         self.core.close();
+    }
+}
+
+impl Handler<Retune> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, _: Retune, ctx: &mut Self::Context) {
+        self.lifeline.handles();
+        self.core.tune(self.parts.tuning.now());
+        self.step([Input::Tick], ctx);
     }
 }
 
@@ -570,6 +597,7 @@ impl Handler<Restart> for Frontier {
     type Result = ();
 
     fn handle(&mut self, _: Restart, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         ctx.stop();
     }
 }

@@ -21,7 +21,7 @@ pub struct Parser {
     product_token: Arc<str>,
     metrics: Metrics,
     mailbox_max: usize,
-    _lifeline: Lifeline,
+    lifeline: Lifeline,
 }
 
 impl Parser {
@@ -34,7 +34,7 @@ impl Parser {
         mailbox_max: usize,
         lifeline: Lifeline,
     ) -> Parser {
-        Parser { scorer, rules, product_token, metrics, mailbox_max, _lifeline: lifeline }
+        Parser { scorer, rules, product_token, metrics, mailbox_max, lifeline }
     }
 
     fn extract(&self, page: &FetchedPage) -> Extracted {
@@ -62,6 +62,7 @@ impl Actor for Parser {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.mailbox_max);
+        self.lifeline.has_room_for(self.mailbox_max);
     }
 }
 
@@ -69,6 +70,7 @@ impl Handler<FetchedPage> for Parser {
     type Result = ();
 
     fn handle(&mut self, page: FetchedPage, _ctx: &mut Self::Context) {
+        self.lifeline.handles();
         let started = Instant::now();
         let extracted = self.extract(&page);
         let parsing = started.elapsed();

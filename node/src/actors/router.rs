@@ -14,13 +14,13 @@ pub struct Router {
     fetcher: Link<RunBatch>,
     metrics: Metrics,
     mailbox_max: usize,
-    _lifeline: Lifeline,
+    lifeline: Lifeline,
 }
 
 impl Router {
     /// A router that knows one fetcher.
     pub fn new(fetcher: Link<RunBatch>, metrics: Metrics, mailbox_max: usize, lifeline: Lifeline) -> Router {
-        Router { fetcher, metrics, mailbox_max, _lifeline: lifeline }
+        Router { fetcher, metrics, mailbox_max, lifeline }
     }
 }
 
@@ -29,6 +29,7 @@ impl Actor for Router {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.mailbox_max);
+        self.lifeline.has_room_for(self.mailbox_max);
     }
 }
 
@@ -36,6 +37,7 @@ impl Handler<RunBatch> for Router {
     type Result = ();
 
     fn handle(&mut self, batch: RunBatch, _ctx: &mut Self::Context) {
+        self.lifeline.handles();
         if self.fetcher.pass(batch).is_err() {
             self.metrics.dropped.inc();
         }

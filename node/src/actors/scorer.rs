@@ -18,6 +18,7 @@ use tracing::info;
 
 use super::can_end;
 use crate::actors::fetcher::retry_after_ms;
+use crate::crawls::CrawlBook;
 use crate::edges::disk::{Captured, Landing};
 use crate::edges::http::{Fetched, Truncated};
 use crate::edges::warc;
@@ -34,8 +35,8 @@ const PART_PENALTY: u16 = 50;
 /// Which links are followed.
 #[derive(Clone)]
 pub struct FollowRules {
-    /// What belongs to the crawl.
-    pub filter: Arc<Filter>,
+    /// What belongs to each crawl.
+    pub book: CrawlBook,
     /// How a redirect's target is brought into canonical form.
     pub urls: UrlRules,
     /// Redirects in a row.
@@ -50,7 +51,7 @@ pub struct Scorer {
     rules: Arc<FollowRules>,
     metrics: Metrics,
     mailbox_max: usize,
-    _lifeline: Lifeline,
+    lifeline: Lifeline,
 }
 
 impl Scorer {
@@ -62,7 +63,7 @@ impl Scorer {
         mailbox_max: usize,
         lifeline: Lifeline,
     ) -> Scorer {
-        Scorer { storage, rules, metrics, mailbox_max, _lifeline: lifeline }
+        Scorer { storage, rules, metrics, mailbox_max, lifeline }
     }
 }
 
@@ -71,6 +72,7 @@ impl Actor for Scorer {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.mailbox_max);
+        self.lifeline.has_room_for(self.mailbox_max);
     }
 }
 
@@ -78,6 +80,7 @@ impl Handler<ParsedPage> for Scorer {
     type Result = ();
 
     fn handle(&mut self, page: ParsedPage, _ctx: &mut Self::Context) {
+        self.lifeline.handles();
         let landing = land(page, &self.rules);
         if self.storage.pass(StorePage(Box::new(landing))).is_err() {
             self.metrics.dropped.inc();
@@ -94,6 +97,8 @@ fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
     let digest = digest_of(&fetched, &extracted);
     let mut findings = Box::new(findings(&pick.entry.url, &fetched, &extracted, digest, parsing_ms, unix_ms));
     let (mut links, mut beyond) = (Vec::new(), Vec::new());
+    let crawls = rules.book.now();
+    let filter = crawls.filter(pick.queue.crawl()).map(Arc::as_ref);
     let ending = match (fetched.status, redirect_target(&pick.entry.url, &fetched, rules)) {
         (304, _) if pick.entry.validators.is_some() => {
             Ending::NotModified { at: unix_ms, crawling_ms: fetched.elapsed_ms }
@@ -105,7 +110,7 @@ fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
         }
         (_, Some(Ok(target))) => {
             findings.redirect = Some(target.as_str().to_owned());
-            match follow_redirect(&pick, target, rules) {
+            match follow_redirect(&pick, target, filter) {
                 (target, Ok(())) => links.push(target),
                 (target, Err(refusal)) if refusal.is_choice() => beyond.push(target),
                 _ => {}
@@ -113,7 +118,7 @@ fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
             Ending::Answered(findings)
         }
         _ => {
-            (links, beyond) = follow(&pick, &extracted.links, rules);
+            (links, beyond) = follow(&pick, &extracted.links, rules, filter);
             Ending::Answered(findings)
         }
     };
@@ -136,19 +141,19 @@ fn redirect_target(
 }
 
 /// A redirect's target is as deep as its source, and counts as the same kind of thing; where a seed leads belongs to the crawl.
-fn follow_redirect(pick: &Pick, target: CanonicalUrl, rules: &FollowRules) -> (Discovered, Result<(), Refusal>) {
+fn follow_redirect(pick: &Pick, target: CanonicalUrl, filter: Option<&Filter>) -> (Discovered, Result<(), Refusal>) {
     let depth = pick.order.depth;
     let belongs = match pick.entry.kind {
         EntryKind::Sitemap => Ok(()),
-        EntryKind::Page => rules.filter.admits(&target, depth).or_else(|refusal| {
-            let moved = depth == 0 && refusal == Refusal::OutOfScope && rules.filter.widen(&pick.entry.url, &target);
-            if moved {
+        EntryKind::Page => admits(filter, &target, depth).or_else(|refusal| {
+            let strays = depth == 0 && refusal == Refusal::OutOfScope;
+            if strays && filter.is_some_and(|filter| filter.widen(&pick.entry.url, &target)) {
                 info!(
                     seed = pick.entry.url.as_str(),
                     target = target.as_str(),
                     "a seed moved, the scope covers where it is"
                 );
-                return rules.filter.admits(&target, depth);
+                return admits(filter, &target, depth);
             }
             Err(refusal)
         }),
@@ -163,8 +168,18 @@ fn follow_redirect(pick: &Pick, target: CanonicalUrl, rules: &FollowRules) -> (D
     (target, belongs)
 }
 
+/// Whether a URL belongs to a crawl; nothing does to one of which this node knows nothing.
+fn admits(filter: Option<&Filter>, url: &CanonicalUrl, depth: u16) -> Result<(), Refusal> {
+    filter.map_or(Err(Refusal::OutOfScope), |filter| filter.admits(url, depth))
+}
+
 /// The links that are followed, with their depth and priority, and those that a run with wider rules would follow.
-fn follow(pick: &Pick, links: &[PageLink], rules: &FollowRules) -> (Vec<Discovered>, Vec<Discovered>) {
+fn follow(
+    pick: &Pick,
+    links: &[PageLink],
+    rules: &FollowRules,
+    filter: Option<&Filter>,
+) -> (Vec<Discovered>, Vec<Discovered>) {
     // A sitemap is no page: what it lists is as deep as what a seed links to, and worth what a page is worth.
     let (depth, priority) = match pick.entry.kind {
         EntryKind::Page => (pick.order.depth.saturating_add(1), pick.order.priority),
@@ -177,7 +192,7 @@ fn follow(pick: &Pick, links: &[PageLink], rules: &FollowRules) -> (Vec<Discover
         if !wanted || (part && !rules.parts) {
             continue;
         }
-        let list = match rules.filter.admits(&link.url, depth) {
+        let list = match admits(filter, &link.url, depth) {
             Ok(()) => &mut followed,
             Err(refusal) if refusal.is_choice() => &mut beyond,
             Err(_) => continue,

@@ -28,13 +28,13 @@ pub struct Storage {
     disk: Disk,
     fate: Fate,
     mailbox_max: usize,
-    _lifeline: Lifeline,
+    lifeline: Lifeline,
 }
 
 impl Storage {
     /// A storage actor over `disk`.
     pub fn new(landed: Landed, disk: Disk, fate: Fate, mailbox_max: usize, lifeline: Lifeline) -> Storage {
-        Storage { landed, disk, fate, mailbox_max, _lifeline: lifeline }
+        Storage { landed, disk, fate, mailbox_max, lifeline }
     }
 
     /// Hands a job to the disk before anything else is taken from the mailbox: a full disk queue fills the mailbox.
@@ -54,6 +54,7 @@ impl Actor for Storage {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.mailbox_max);
+        self.lifeline.has_room_for(self.mailbox_max);
     }
 }
 
@@ -61,6 +62,7 @@ impl Handler<StorePage> for Storage {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, StorePage(landing): StorePage, _ctx: &mut Self::Context) -> Self::Result {
+        self.lifeline.handles();
         let fate = self.fate.clone();
         match self.landed.clone() {
             Landed::Frontier(frontier) => {
@@ -93,6 +95,7 @@ impl Handler<DiskRequest> for Storage {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, DiskRequest(job): DiskRequest, _ctx: &mut Self::Context) -> Self::Result {
+        self.lifeline.handles();
         self.submit(job)
     }
 }

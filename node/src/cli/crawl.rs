@@ -1,5 +1,7 @@
 //! `orbweaver crawl`: one node, from seeds to summary.
 
+mod cluster;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,6 +36,7 @@ const EXAMPLES: &str = "Examples:
   orbweaver crawl https://example.com/
   orbweaver crawl --seeds seeds.txt --data /srv/crawl --scope domain --max-pages 100000 --delay 2s
   orbweaver crawl http://127.0.0.1:8080/ --allow-address 127.0.0.0/8
+  orbweaver crawl https://example.com/ --cluster /srv/orbweaver     a running cluster does it; Ctrl-C leaves it running
 
 Press Ctrl-C to stop cleanly; run the same command to go on.
 Another scope, depth, pattern or seed may be given to a later run: what a run does not admit is set aside, not lost.
@@ -100,13 +103,19 @@ pub(super) struct CrawlArguments {
     /// File with settings; flags go before it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Have a running cluster crawl, and follow it: the folder that says how to reach it (its file ctl.toml)
+    #[arg(long, value_name = "DIR")]
+    cluster: Option<PathBuf>,
+    /// Name of the crawl in the cluster [default: the host of the first seed]
+    #[arg(long, value_name = "NAME", requires = "cluster")]
+    name: Option<String>,
     /// Progress and summary as JSON lines on standard output
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum ScopeArgument {
+pub(super) enum ScopeArgument {
     /// The hosts of the seeds
     Host,
     /// The registrable domains of the seeds
@@ -117,12 +126,23 @@ enum ScopeArgument {
     Any,
 }
 
+impl ScopeArgument {
+    pub(super) const fn scope(self) -> Scope {
+        match self {
+            ScopeArgument::Host => Scope::Host,
+            ScopeArgument::Domain => Scope::Domain,
+            ScopeArgument::Prefix => Scope::Prefix,
+            ScopeArgument::Any => Scope::Any,
+        }
+    }
+}
+
 pub(super) fn parse_network(text: &str) -> Result<IpNet, String> {
     let network = text.parse().or_else(|_| text.parse().map(|address: std::net::IpAddr| address.into()));
     network.map_err(|_| format!("{text} is no network; one looks like 127.0.0.0/8 or ::1/128"))
 }
 
-fn parse_recrawl(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_recrawl(text: &str) -> Result<Duration, String> {
     let time = parse_time(text)?;
     if time < Duration::from_secs(1) { Err("must be at least 1s".to_owned()) } else { Ok(time) }
 }
@@ -142,6 +162,9 @@ pub(super) fn parse_host(text: &str) -> Result<(String, std::net::IpAddr), Strin
 
 /// Runs a crawl.
 pub(super) fn run(arguments: CrawlArguments) -> Result<Exit, Complaint> {
+    if let Some(folder) = &arguments.cluster {
+        return cluster::run(&arguments, folder);
+    }
     let config = configure(&arguments)?;
     let seeds = seeds::read(&arguments.urls, arguments.seeds.as_deref(), &config.url)?;
     let filter = Filter::new(config.filter.clone(), &seeds)
@@ -175,12 +198,8 @@ fn configure(arguments: &CrawlArguments) -> Result<Config, Complaint> {
         arguments.max_time.map(|time| time.as_millis().div_ceil(1_000) as u64).or(config.crawl.time_max_s);
     config.crawl.recrawl_period_s = arguments.recrawl.map(|time| time.as_secs()).or(config.crawl.recrawl_period_s);
     config.filter.depth_max = arguments.max_depth.or(config.filter.depth_max);
-    match arguments.scope {
-        None => {}
-        Some(ScopeArgument::Host) => config.filter.scope = Scope::Host,
-        Some(ScopeArgument::Domain) => config.filter.scope = Scope::Domain,
-        Some(ScopeArgument::Prefix) => config.filter.scope = Scope::Prefix,
-        Some(ScopeArgument::Any) => config.filter.scope = Scope::Any,
+    if let Some(scope) = arguments.scope {
+        config.filter.scope = scope.scope();
     }
     config.filter.include.extend(arguments.include.iter().cloned());
     config.filter.exclude.extend(arguments.exclude.iter().cloned());

@@ -1,5 +1,11 @@
 //! `orbweaver ctl`: asks and steers a running cluster, through any of its nodes.
 
+mod admin;
+mod backup;
+mod crawl;
+mod repair;
+mod top;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +16,7 @@ use proto::id::ClusterId;
 use proto::key::DEFAULT_CRAWL;
 use serde_json::json;
 
+pub(super) use self::crawl::definition;
 use super::access::{Access, parse_address};
 use super::progress::say;
 use super::{Complaint, Exit, seeds};
@@ -30,7 +37,10 @@ const URLS_AT_ONCE: usize = 1_000;
 
 const EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver nodes
+  orbweaver ctl --data /srv/orbweaver crawl add news https://example.com/ --max-pages 10000
   orbweaver ctl --data /srv/orbweaver url add https://example.com/ https://example.org/
+  orbweaver ctl --data /srv/orbweaver stat fetcher,storage
+  orbweaver ctl --data /srv/orbweaver set fetch.concurrency=0     hand out nothing more, on all nodes
   orbweaver ctl --node /ip4/192.0.2.7/tcp/7070/p2p/12D3Koo… --cluster mine --identity me.key --swarm-key swarm.key status
 
 `--data` names the folder of `orbweaver node` without a cluster, or of `orbweaver cluster local`.";
@@ -81,6 +91,25 @@ enum CtlCommand {
     Url(UrlCommand),
     /// Make the node that is asked leave the cluster: it hands everything over first
     Leave,
+    /// Show figures of actors: mailboxes, messages, restarts, and what they count
+    Stat(admin::StatArguments),
+    /// Show settings: what they are, were at the start, and may be set to
+    Get(admin::GetArguments),
+    /// Change settings until the node is started again
+    Set(admin::SetArguments),
+    /// Stop a node, or all: what is in flight is settled, then actors end in reverse order of their start
+    Stop(admin::StopArguments),
+    /// Give the place of a node up that is gone for ever, so that its slots get new owners
+    Forget(admin::ForgetArguments),
+    /// Compare all replicas now, and mend what differs
+    Repair(repair::RepairArguments),
+    /// Watch the cluster; q or Ctrl-C leaves
+    Top(top::TopArguments),
+    /// Make a backup of a node's data folder while it runs
+    Backup(backup::BackupArguments),
+    /// Add, show, pause, resume or stop crawls
+    #[command(subcommand)]
+    Crawl(crawl::CrawlCommand),
 }
 
 #[derive(Subcommand)]
@@ -117,6 +146,22 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
         .map_err(|error| Complaint::failed(format!("cannot start: {error}")))?;
     let ended = runtime.block_on(async {
         let connection = Connection::open(&access).await?;
+        let json = arguments.json;
+        let operated = match &arguments.command {
+            CtlCommand::Top(arguments) => return top::top(connection, &access, arguments, json).await,
+            CtlCommand::Stat(arguments) => Some(admin::stat(&connection, arguments, json).await),
+            CtlCommand::Get(arguments) => Some(admin::get(&connection, arguments, json).await),
+            CtlCommand::Set(arguments) => Some(admin::set(&connection, arguments, json).await),
+            CtlCommand::Stop(arguments) => Some(admin::stop(&connection, arguments, json).await),
+            CtlCommand::Forget(arguments) => Some(admin::forget(&connection, arguments, json).await),
+            CtlCommand::Repair(arguments) => Some(repair::repair(&connection, arguments, json).await),
+            CtlCommand::Backup(arguments) => Some(backup::backup(&connection, arguments, json).await),
+            _ => None,
+        };
+        if let Some(ended) = operated {
+            connection.swarm.stop().await;
+            return ended;
+        }
         let mut exit = Exit::Done;
         for request in requests {
             let answer = connection.ask(&request).await?;
@@ -124,7 +169,7 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
                 exit = Exit::Failed;
             }
         }
-        connection.swarm.stop().await;
+        connection.close().await;
         Ok(exit)
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -154,6 +199,7 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         CtlCommand::Nodes | CtlCommand::Status => vec![Request::Nodes],
         CtlCommand::Ring { domain, slot } => vec![Request::Ring { domain: domain.clone(), slot: *slot }],
         CtlCommand::Leave => vec![Request::Leave],
+        CtlCommand::Crawl(command) => vec![crawl::request(command)?],
         CtlCommand::Url(UrlCommand::Status { url, crawl }) => {
             vec![Request::Url { crawl: crawl.clone(), url: url.clone() }]
         }
@@ -163,17 +209,27 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
             let request = |urls: &[String]| Request::AddUrls { crawl: crawl.clone(), urls: urls.to_vec() };
             texts.chunks(URLS_AT_ONCE).map(request).collect()
         }
+        // These ask as they go on.
+        CtlCommand::Stat(_)
+        | CtlCommand::Get(_)
+        | CtlCommand::Set(_)
+        | CtlCommand::Stop(_)
+        | CtlCommand::Forget(_)
+        | CtlCommand::Repair(_)
+        | CtlCommand::Top(_)
+        | CtlCommand::Backup(_) => Vec::new(),
     })
 }
 
-struct Connection {
+/// A node that answers.
+pub(super) struct Connection {
     swarm: Swarm,
     peer: PeerId,
 }
 
 impl Connection {
     /// Connects to the first node that answers.
-    async fn open(access: &Access) -> Result<Connection, Complaint> {
+    pub(super) async fn open(access: &Access) -> Result<Connection, Complaint> {
         let identity = Identity::load(&access.identity).map_err(Complaint::usage)?;
         let key = SwarmKey::load(&access.swarm_key).map_err(Complaint::usage)?;
         let nodes = access.addresses()?;
@@ -197,11 +253,16 @@ impl Connection {
         )))
     }
 
-    async fn ask(&self, request: &Request) -> Result<Answer, Complaint> {
+    pub(super) async fn ask(&self, request: &Request) -> Result<Answer, Complaint> {
         let bytes = seal(request).map_err(Complaint::failed)?;
         let answer = tokio::time::timeout(ANSWER_PATIENCE, self.swarm.ask(self.peer, &bytes)).await;
         let answer = answer.map_err(|_| Complaint::failed("the node does not answer"))?.map_err(Complaint::failed)?;
         unseal(&answer).map_err(Complaint::failed)
+    }
+
+    /// Ends it.
+    pub(super) async fn close(self) {
+        self.swarm.stop().await;
     }
 }
 
@@ -237,6 +298,8 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
             }
             Answer::Done => "done".to_owned(),
             Answer::Refused(why) => why,
+            Answer::Admin(parts) => admin::parts_text(&parts),
+            Answer::Crawl(answer) => crawl::text(&answer),
         }
     };
     say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;

@@ -88,11 +88,22 @@ pub(super) fn run(command: &ClusterCommand) -> Result<Exit, Complaint> {
     }
     say(&format_args!("{} nodes run; try: orbweaver ctl --data {} nodes", nodes.0.len(), arguments.data.display()))
         .map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;
-    while !stop.is_raised() {
+    let mut stopped = 0;
+    while !stop.is_raised() && stopped < nodes.0.len() {
+        let mut ended = 0;
         for (number, node) in nodes.0.iter_mut().enumerate() {
-            if let Ok(Some(status)) = node.try_wait() {
-                return Err(Complaint::failed(format!("node {} ended by itself: {status}", number + 1)));
+            match node.try_wait() {
+                // It was told to stop, or to leave.
+                Ok(Some(status)) if status.success() => ended += 1,
+                Ok(Some(status)) => {
+                    return Err(Complaint::failed(format!("node {} ended by itself: {status}", number + 1)));
+                }
+                _ => {}
             }
+        }
+        if ended > stopped {
+            stopped = ended;
+            eprintln!("{stopped} of {} nodes were told to stop and have", nodes.0.len());
         }
         std::thread::sleep(LOOK_EVERY);
     }

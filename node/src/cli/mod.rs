@@ -9,6 +9,7 @@ mod local;
 mod moved;
 mod node;
 mod progress;
+mod restore;
 mod seeds;
 mod signals;
 mod summary;
@@ -19,7 +20,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+
+use crate::logging;
 
 /// How a command ended, as the shell sees it. Stable: scripts depend on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,8 @@ enum Command {
     Cluster(local::ClusterCommand),
     /// Ask and steer a running cluster
     Ctl(ctl::CtlArguments),
+    /// Make a data folder from a backup
+    Restore(restore::RestoreArguments),
     /// Make identities and the swarm key of a cluster, or show those that are there
     Keygen(keygen::KeygenArguments),
 }
@@ -103,6 +107,7 @@ pub fn run() -> ExitCode {
         Command::Cluster(command) => local::run(&command),
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
     };
     match ended {
         Ok(exit) => ExitCode::from(exit as u8),
@@ -119,43 +124,25 @@ fn start_log(arguments: &Arguments) -> Result<(), Complaint> {
     if arguments.log_format == "json" {
         tell::as_json();
     }
-    if let Some(word) = unknown_level(&arguments.log) {
-        return Err(Complaint::usage(format!(
-            "--log {}: {word:?} is no level; one of off, error, warn, info, debug, trace, or as in node=debug",
-            arguments.log
-        )));
-    }
-    let filter = EnvFilter::try_new(&arguments.log)
+    let filter = logging::parse(&arguments.log)
         .map_err(|error| Complaint::usage(format!("--log {}: {error}", arguments.log)))?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(progress::log_writer);
     let started = match arguments.log_format.as_str() {
-        "json" => log.json().try_init(),
-        _ => log.try_init(),
+        "json" => {
+            let log = log.json().with_filter_reloading();
+            let handle = log.reload_handle();
+            logging::installed(&arguments.log, move |filter| handle.reload(filter).map_err(|error| error.to_string()));
+            log.try_init()
+        }
+        _ => {
+            let log = log.with_filter_reloading();
+            let handle = log.reload_handle();
+            logging::installed(&arguments.log, move |filter| handle.reload(filter).map_err(|error| error.to_string()));
+            log.try_init()
+        }
     };
     started.map_err(|error| Complaint::failed(format!("cannot start the log: {error}")))
-}
-
-/// A word of `--log` that names neither a level nor a part of the program: the log would stay silent without a word.
-fn unknown_level(log: &str) -> Option<&str> {
-    let levels = ["off", "error", "warn", "info", "debug", "trace"];
-    let is_known =
-        |word: &str| word.contains(['=', '[']) || levels.iter().any(|level| word.eq_ignore_ascii_case(level));
-    log.split(',').map(str::trim).find(|word| !word.is_empty() && !is_known(word))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_level_that_is_none_is_found() {
-        assert_eq!(unknown_level("nosuch"), Some("nosuch"));
-        assert_eq!(unknown_level("info,nodes"), Some("nodes"));
-        for known in ["info", "WARN", "node=debug,info", "off", "node[batch]=trace", ""] {
-            assert_eq!(unknown_level(known), None, "{known}");
-        }
-    }
 }

@@ -151,6 +151,15 @@ async fn watch_over(
             let _ = health.send_replace(Err(reason.clone()));
             Err(Complaint::failed(reason))
         }
+        () = clustered.told_to_stop() => {
+            say(&"told to stop: what is in flight is settled first").map_err(written)?;
+            tokio::select! {
+                biased;
+                _ = signals.recv() => {} // at once, then
+                () = clustered.settle() => {}
+            }
+            Ok(Exit::Done)
+        }
         () = clustered.left() => {
             say(&"this node has left its cluster; nothing is on it that others lack").map_err(written)?;
             Ok(Exit::Done)

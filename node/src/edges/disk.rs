@@ -8,6 +8,7 @@ mod replica;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use self::replica::{Kept, ReplicaJob};
 use super::store::{Admitted, ContentRow, Fetched, Landed, Pass, Settle, State, Store, StoreError};
-use super::warc::{Capture, RevisitOf, Truncated, WarcError, WarcOptions, WarcWriter};
+use super::warc::{Capture, RevisitOf, Truncated, WarcEnd, WarcError, WarcOptions, WarcWriter};
 
 /// Jobs that may wait for the thread. Pages among them are bounded by the flights of the frontier.
 const JOBS_WAITING_MAX: usize = 256;
@@ -160,6 +161,8 @@ pub enum Job {
     Recover(Reply<(Vec<Pick>, u64, u64)>),
     /// Read counters and places.
     State(Reply<State>),
+    /// Copy the database into a folder; answers how much of the archive that copy refers to.
+    Checkpoint(PathBuf, Reply<Option<WarcEnd>>),
     /// Close the database and end the thread, when everything before it is written.
     Stop,
 }
@@ -168,6 +171,7 @@ impl Job {
     fn is_write(&self) -> bool {
         match self {
             Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => false,
+            Job::Checkpoint(..) => false,
             Job::Replica(job) => job.is_write(),
             _ => true,
         }
@@ -218,6 +222,12 @@ impl Disk {
     pub fn queue() -> (Disk, mpsc::Receiver<Job>) {
         let (jobs, waiting) = mpsc::channel(JOBS_WAITING_MAX);
         (Disk { jobs }, waiting)
+    }
+
+    /// Jobs that wait, and how many may.
+    pub fn waiting(&self) -> (usize, usize) {
+        let max = self.jobs.max_capacity();
+        (max - self.jobs.capacity(), max)
     }
 
     /// Hands a job over, waiting while the disk has too many.
@@ -420,6 +430,7 @@ impl DiskWork {
                 answer(reply, store.flights().map(|flights| (flights, counters.processed, counters.bytes)))
             }
             Job::State(reply) => answer(reply, Ok(store.state().clone())),
+            Job::Checkpoint(to, reply) => answer(reply, store.checkpoint(&to)),
             Job::Stop => {}
             _ => unreachable!("writes go to `commit`"),
         }
@@ -466,7 +477,13 @@ fn apply(
             defer(reply, kept, deferred)
         }
         Job::Replica(job) => job.apply(change, fetched, deferred),
-        Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => {
+        Job::Refill(..)
+        | Job::Load(..)
+        | Job::Sweep(..)
+        | Job::Recover(..)
+        | Job::State(..)
+        | Job::Checkpoint(..)
+        | Job::Stop => {
             unreachable!("reads go to `read`")
         }
     }
@@ -509,6 +526,7 @@ fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         Job::TakeBack(_, _, _, reply) => later(reply, deferred),
         Job::KeepFacts(_, _, reply) => later(reply, deferred),
         Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => {}
+        Job::Checkpoint(..) => {}
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The only code that touches the outside.
 
+pub mod backup;
 pub mod clock;
 pub mod decode;
 pub mod disk;

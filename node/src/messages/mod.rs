@@ -1,19 +1,23 @@
 //! What actors say to each other, one file per step of a URL's way.
 
+mod admin;
 mod batch;
 mod cluster;
 mod control;
+mod define;
 mod discovered;
 mod fetched;
 mod parsed;
 mod stored;
 
+pub use admin::{CompareNow, ForgetNode, GetDigests, Retune, SlotDigests};
 pub use batch::{RunBatch, RunRobots};
 pub use cluster::{
     ClusterView, FrontierUp, GetClusterView, Heard, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received,
     SubmitUrls, Told,
 };
 pub use control::{Crash, End, GetStanding, Halt, Restart, Standing};
+pub use define::{Define, Defined};
 pub use discovered::DiscoveredUrls;
 pub use fetched::{FetchEnded, FetchedPage, RobotsFetched};
 pub use parsed::ParsedPage;

@@ -463,6 +463,16 @@ impl Membership {
         News { view_changed: self.refresh_view(now), ..News::default() }
     }
 
+    /// An operator says that a node is gone for ever: it gives its place up, in the last life that anybody heard of. It is back when it
+    /// is heard of in a later one.
+    pub fn forget(&mut self, now: Micros, node: NodeId, boot: u32) -> News {
+        if node != self.me && !self.alive.contains(&node) {
+            let heard = self.report_of(node).map_or(0, |report| report.boot);
+            self.note_departed(node, boot.max(heard));
+        }
+        News { view_changed: self.refresh_view(now), ..News::default() }
+    }
+
     /// The nodes that gave their places up, and in which life.
     pub fn departed(&self) -> Vec<(NodeId, u32)> {
         self.departed.iter().map(|(node, boot)| (*node, *boot)).collect()
@@ -671,6 +681,33 @@ mod tests {
             assert_eq!(node.view().len(), 3);
             assert_eq!(node.alive().len(), 4);
         }
+    }
+
+    #[test]
+    fn who_is_forgotten_gives_the_place_up_until_a_later_life() {
+        let mut net = Net::new(4);
+        net.run(10 * SECOND);
+        (0..4).for_each(|index| net.nodes[index].report(1));
+        net.run(12 * SECOND);
+        net.nodes[0].forget(net.now, NodeId(3), 0);
+        assert!(!net.nodes[0].has_left(NodeId(3)), "it is alive");
+        net.cut.insert(3);
+        net.run(22 * SECOND);
+        let departed: Vec<(NodeId, u32)> = {
+            net.nodes[0].forget(net.now, NodeId(3), 0);
+            net.nodes[0].departed()
+        };
+        assert_eq!(departed, [(NodeId(3), 1_000)], "the life that it reported from");
+        let now = net.now;
+        (1..3).for_each(|index| drop(net.nodes[index].departed_by_others(now, &departed)));
+        net.run(30 * SECOND);
+        assert!((0..3).all(|index| net.nodes[index].view().len() == 3), "long before it would have been forgotten");
+        let peers: Vec<(NodeId, u16)> = (0..4).map(|number| (NodeId(number), 1)).collect();
+        net.nodes[3] = node(net.now, 3, 5_000, &peers);
+        net.nodes[3].report(1);
+        net.cut.clear();
+        net.run(60 * SECOND);
+        assert!(net.nodes.iter().all(|node| node.view().len() == 4), "it is back");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::copy::{COPY_BYTES_MAX, RecordCopy};
 use super::lease::Seq;
+use super::registry::{DEFINITIONS_MAX, Definition, Saying};
 use super::slot_set::SlotSet;
 use crate::batch::{Discovered, Entry};
 use crate::crawl::outcome::Ending;
@@ -238,6 +239,8 @@ pub enum Message {
         /// The later life.
         boot: u32,
     },
+    /// What registries say to each other.
+    Registry(Saying),
 }
 
 impl Message {
@@ -266,6 +269,10 @@ impl Message {
             Message::DiscoveredDone { .. } => "discovered_done",
             Message::Departed { .. } => "departed",
             Message::Outdated { .. } => "outdated",
+            Message::Registry(Saying::Define { .. }) => "define",
+            Message::Registry(Saying::DefineDone { .. }) => "define_done",
+            Message::Registry(Saying::Compare { .. }) => "definitions_compare",
+            Message::Registry(Saying::Held { .. }) => "definitions_held",
         }
     }
 
@@ -311,6 +318,9 @@ impl Message {
                     || commission.errands.iter().any(wrong)
             }
             Message::Discovered { crawl, urls, .. } => urls.len() > DISCOVERED_MAX || !crawl_name_is_valid(crawl),
+            Message::Registry(Saying::Define { definitions, .. }) => !definitions.iter().all(Definition::is_sound),
+            Message::Registry(Saying::Held { versions, .. }) => versions.len() > 2 * DEFINITIONS_MAX,
+            Message::Registry(Saying::Compare { counts, .. }) => counts.len() > 2 * DEFINITIONS_MAX,
             _ => false,
         };
         bad.then(|| self.name())
@@ -348,6 +358,15 @@ impl fmt::Debug for Message {
             Message::DiscoveredDone { op } => write!(out, "discovered_done {}", op.number),
             Message::Departed { nodes } => write!(out, "departed {nodes:?}"),
             Message::Outdated { boot } => write!(out, "outdated {boot}"),
+            Message::Registry(Saying::Define { op, definitions }) => {
+                let names: Vec<_> = definitions.iter().map(|one| (&one.key.name, one.version.number)).collect();
+                write!(out, "define {:?} {names:?}", op.map(|op| op.number))
+            }
+            Message::Registry(Saying::DefineDone { op }) => write!(out, "define_done {}", op.number),
+            Message::Registry(Saying::Compare { digest, .. }) => write!(out, "definitions_compare {digest:x}"),
+            Message::Registry(Saying::Held { versions, answer }) => {
+                write!(out, "definitions_held {} answer={answer}", versions.len())
+            }
         }
     }
 }
@@ -355,6 +374,7 @@ impl fmt::Debug for Message {
 #[cfg(test)]
 mod tests {
     use super::super::copy::tests::copy;
+    use super::super::registry::{DefinitionKey, DefinitionKind, Version};
     use super::*;
     use crate::record::Progress;
     use crate::wire;
@@ -375,6 +395,11 @@ mod tests {
         let entry =
             Entry { url: url.clone(), kind, progress: Progress::new(NodeId(1)), redirects: 1, validators: None };
         let ending = Ending::Failed(crate::crawl::retry::Failure::Timeout, None, Some(3));
+        let definition = Definition {
+            key: DefinitionKey { kind: DefinitionKind::Crawl, name: "news".into() },
+            version: Version { number: 2, node: NodeId(1), boot: 3 },
+            body: Some(vec![1, 2]),
+        };
         vec![
             Message::Swim(vec![1, 2, 3]),
             Message::LeaseRequest { seq, slots: slots() },
@@ -410,6 +435,10 @@ mod tests {
             Message::DiscoveredDone { op },
             Message::Departed { nodes: vec![(NodeId(1), 2)] },
             Message::Outdated { boot: 4 },
+            Message::Registry(Saying::Define { op: Some(op), definitions: vec![definition.clone()] }),
+            Message::Registry(Saying::DefineDone { op }),
+            Message::Registry(Saying::Compare { digest: 5, counts: vec![("news".into(), 6)] }),
+            Message::Registry(Saying::Held { versions: vec![(definition.key, definition.version)], answer: true }),
         ]
     }
 
@@ -440,7 +469,7 @@ mod tests {
     }
 
     /// Name, length and XXH3 of the bytes.
-    const VERSION_1: [(&str, usize, u64); 22] = [
+    const VERSION_1: [(&str, usize, u64); 26] = [
         ("swim", 19, 0xaf4ae2945c1b0c88),
         ("lease_request", 30, 0x7ba79465327319e9),
         ("lease_grant", 30, 0x16e794bcd3e00f3a),
@@ -463,6 +492,10 @@ mod tests {
         ("discovered_done", 17, 0x95c51ac393f91ddb),
         ("departed", 18, 0xa6bd3e2253116229),
         ("outdated", 16, 0x93d75713e015c782),
+        ("define", 33, 0x41d454ee523fae0c),
+        ("define_done", 18, 0xa882b52be25de7ea),
+        ("definitions_compare", 24, 0x3bb46c7917a4ffcc),
+        ("definitions_held", 27, 0xb88d1ebab32d1398),
     ];
 
     #[test]

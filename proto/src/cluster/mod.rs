@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`ring`] and [`membership`] (whose slot is it), [`lease`] (who may ask its hosts), [`copy`], [`turn`], [`replicate`] and [`repair`]
 //! (who keeps its records), [`route`] and [`propagate`] (who fetches, and how what came of it returns), [`message`] (what
-//! nodes say), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
+//! nodes say), [`registry`] (what people defined, on every node), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
 
 pub mod coordinator;
 pub mod copy;
@@ -11,6 +11,7 @@ pub mod membership;
 pub mod message;
 pub mod mutant;
 pub mod propagate;
+pub mod registry;
 pub mod repair;
 pub mod replicate;
 pub mod ring;

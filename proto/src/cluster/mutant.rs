@@ -126,4 +126,16 @@ mutants! {
     RobotsIgnored => "robots_ignored",
     /// The queue of discovered links has no bound.
     UnboundedOutbox => "unbounded_outbox",
+    /// A node gives itself twice its weight on the ring.
+    RingKnowsItsNode => "ring_knows_its_node",
+    /// The weights on the ring depend on how many members there are.
+    RingReweighs => "ring_reweighs",
+    /// A disk forgets a record that was fsynced, when its node starts.
+    SyncedForgotten => "synced_forgotten",
+    /// What was fetched is fetched again at once.
+    FetchedAgain => "fetched_again",
+    /// Nodes never compare the definitions that they hold.
+    DefinitionsNotCompared => "definitions_not_compared",
+    /// A definition is acknowledged when one disk has it.
+    OneDefinitionIsEnough => "one_definition_is_enough",
 }

@@ -181,6 +181,8 @@ pub struct Repair {
     /// Replicas that have the same as we, by slot, and the digest of which they said so.
     agreed: BTreeMap<Slot, (u64, BTreeSet<NodeId>)>,
     pulls: BTreeMap<u64, Pull>,
+    /// Slots that an operator wants compared with all their replicas before others have their turn.
+    hurried: BTreeSet<Slot>,
 }
 
 impl Repair {
@@ -195,6 +197,15 @@ impl Repair {
             next_round: now + rules.every,
             agreed: BTreeMap::new(),
             pulls: BTreeMap::new(),
+            hurried: BTreeSet::new(),
+        }
+    }
+
+    /// Has these slots compared with all their replicas from `now` on, before others have their turn.
+    pub fn hurry(&mut self, now: Micros, slots: impl IntoIterator<Item = Slot>) {
+        self.hurried.extend(slots);
+        if !self.hurried.is_empty() {
+            self.next_round = now;
         }
     }
 
@@ -208,14 +219,21 @@ impl Repair {
             return Vec::new();
         }
         let mut offers: BTreeMap<(NodeId, bool), Vec<(Slot, u64)>> = BTreeMap::new();
-        for slot in self.next_slots() {
+        let hurried = self.take_hurried();
+        let slots = if hurried.is_empty() { self.next_slots() } else { hurried.clone() };
+        if !self.hurried.is_empty() {
+            self.next_round = now + self.rules.every / 8;
+        }
+        for slot in slots {
             let replicas = replicas(slot);
             let digest = self.digests.of(slot);
             if replicas.iter().any(|(node, _)| *node == me) {
                 self.agreed.remove(&slot);
                 let others: Vec<NodeId> =
                     replicas.iter().filter(|(node, alive)| *alive && *node != me).map(|(node, _)| *node).collect();
-                if !others.is_empty() {
+                if !hurried.is_empty() {
+                    others.into_iter().for_each(|to| offers.entry((to, false)).or_default().push((slot, digest)));
+                } else if !others.is_empty() {
                     let to = others[(self.turn + usize::from(slot.0)) % others.len()];
                     offers.entry((to, false)).or_default().push((slot, digest));
                 }
@@ -226,6 +244,15 @@ impl Repair {
             }
         }
         offers.into_iter().map(|((to, parting), slots)| Offer { to, slots, parting }).collect()
+    }
+
+    /// The next slots that are wanted before others; those of which there is nothing are left to who has something.
+    fn take_hurried(&mut self) -> Vec<Slot> {
+        let digests = &self.digests;
+        self.hurried.retain(|slot| digests.of(*slot) != 0);
+        let rest = self.hurried.iter().copied().nth(self.rules.slots_at_once);
+        let later = rest.map_or_else(BTreeSet::new, |first| self.hurried.split_off(&first));
+        std::mem::replace(&mut self.hurried, later).into_iter().collect()
     }
 
     /// The next slots in turn; every pass asks the next replica of each.
@@ -415,6 +442,20 @@ mod tests {
         let offers = repair.round(4 * SECOND, NodeId(9), replicas);
         assert_eq!(offers.iter().map(|offer| offer.to).collect::<Vec<_>>(), [NodeId(1), NodeId(2)]);
         assert!(offers.iter().all(|offer| offer.parting));
+    }
+
+    #[test]
+    fn slots_in_a_hurry_are_compared_at_once_and_with_everybody() {
+        let mut repair = repair(3);
+        let (slot, empty) = (some(0, 0, 0).slot(), Slot(some(0, 0, 0).slot().0 ^ 1));
+        let replicas = |_| vec![(NodeId(1), true), (NodeId(2), true), (NodeId(3), true), (NodeId(4), false)];
+        repair.hurry(SECOND, [slot, empty]);
+        assert_eq!(repair.next_wake(), SECOND);
+        let offers = repair.round(SECOND, NodeId(1), replicas);
+        assert_eq!(offers.iter().map(|offer| offer.to).collect::<Vec<_>>(), [NodeId(2), NodeId(3)]);
+        assert!(offers.iter().all(|offer| offer.slots == [(slot, repair.digests.of(slot))] && !offer.parting));
+        let offers = repair.round(3 * SECOND, NodeId(1), replicas);
+        assert_eq!(offers.len(), 1, "then everything has its turn again");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What is fetched next, and what is not.
 
+pub mod crawls;
+pub mod definition;
 pub mod filter;
 pub mod frontier;
 pub mod outcome;

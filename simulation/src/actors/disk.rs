@@ -76,8 +76,11 @@ pub(super) async fn work(place: Place, mut jobs: mpsc::Receiver<Job>) {
 }
 
 fn is_write(job: &Job) -> bool {
-    use ReplicaJob::{Begin, Drop, Keep, Merge};
-    matches!(job, Job::KeepFacts(..) | Job::Replica(Merge { .. } | Drop { .. } | Keep(..) | Begin { .. }))
+    use ReplicaJob::{Begin, Define, Drop, Keep, Merge};
+    matches!(
+        job,
+        Job::KeepFacts(..) | Job::Replica(Merge { .. } | Drop { .. } | Keep(..) | Begin { .. } | Define { .. })
+    )
 }
 
 impl Memory {
@@ -206,6 +209,10 @@ impl Memory {
                     say(reply, begun);
                 }));
             }
+            Job::Replica(ReplicaJob::Define { definitions, reply }) => {
+                writes.push(What::Definitions(0, definitions));
+                answers.push(Box::new(move |_, done| say(reply, done)));
+            }
             _ => unreachable!("reads go to `read`"),
         }
     }
@@ -226,16 +233,16 @@ impl Memory {
     fn begin(&mut self, place: &Place, boot: u32) -> Begun {
         let mut world = place.shared.lock();
         world.life_begins(place.id, boot);
-        let digests = match world.nodes.get(&place.id) {
+        let (digests, definitions) = match world.nodes.get(&place.id) {
             Some(node) => {
                 let records = &node.disk.durable().0;
                 self.storage = Storage::new(place.id, records, 2 * WAIT_MAX_MS);
-                records.digests()
+                (records.digests(), records.definitions.values().cloned().collect())
             }
             None => Default::default(),
         };
         self.life = boot;
-        Begun { boot, digests }
+        Begun { boot, digests, definitions }
     }
 
     fn read(&mut self, place: &Place, job: Job) {
@@ -297,6 +304,7 @@ impl Memory {
             }
             ReplicaJob::Totals(_, reply) => say(reply, Ok(Default::default())),
             ReplicaJob::Url(_, reply) => say(reply, Ok(None)),
+            ReplicaJob::CountCrawls(_, reply) => say(reply, Ok(Default::default())),
             _ => unreachable!("writes go to `write`"),
         }
     }

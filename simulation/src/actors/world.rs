@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicU64;
 
 use node::node::Node;
 use proto::cluster::coordinator::Sight;
-use proto::cluster::membership::View;
 use proto::cluster::mutant::Planted;
 use proto::cluster::ring::Rings;
 use proto::cluster::slot_set::SlotSet;
@@ -18,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use super::disk::Groups;
 use super::{Happening, LOOK_EVERY};
 use crate::layer::{RunOptions, RunReport};
-use crate::pure::node::durable_event;
+use crate::pure::node::{definition_event, durable_event};
 use crate::pure::storage::What;
 use crate::world::clock::Clock;
 use crate::world::disk::Disk;
@@ -92,13 +91,13 @@ pub(super) struct World {
     pub(super) nodes: BTreeMap<NodeId, NodeState>,
     pub(super) slots: SlotSet,
     pub(super) rings: Rings,
-    owners: BTreeMap<View, Arc<[NodeId]>>,
     queue: BTreeMap<(Micros, u64), Happening>,
     queued: u64,
     changed: Arc<Notify>,
     pub(super) fetches: u64,
     pub(super) acknowledged: BTreeSet<usize>,
     sights: Sights,
+    pub(super) defined: BTreeSet<usize>,
     pub(super) power_loss_waits: Option<Micros>,
     rested_at: Option<Micros>,
     over: bool,
@@ -117,13 +116,13 @@ impl World {
             nodes: BTreeMap::new(),
             slots,
             rings: crate::pure::shared_rings(),
-            owners: BTreeMap::new(),
             queue: BTreeMap::new(),
             queued: 0,
             changed: Arc::new(Notify::new()),
             fetches: 0,
             acknowledged: BTreeSet::new(),
             sights: Sights::default(),
+            defined: BTreeSet::new(),
             power_loss_waits: None,
             rested_at: None,
             over: false,
@@ -296,13 +295,6 @@ impl World {
 
     // What nodes decide.
 
-    fn ring_changed(&mut self, id: NodeId, members: View) {
-        let ring = self.rings.get(&members);
-        let owners = self.owners.entry(members.clone()).or_insert_with(|| ring.owners().into());
-        let owners = Arc::clone(owners);
-        self.record(Event::RingChanged { node: id, members, owners });
-    }
-
     /// A node decided something.
     pub(super) fn saw(&mut self, id: NodeId, sight: Sight) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
@@ -312,7 +304,6 @@ impl World {
             Sight::LeaseLost { slot } => drop(node.held.remove(slot)),
             Sight::Sometimes("leave_finished") => node.left = true,
             Sight::Acknowledged { slot, .. } => acknowledged = Some(*slot),
-            Sight::RingChanged { members } => return self.ring_changed(id, members.clone()),
             _ => {}
         }
         for event in self.sights.events(id, sight, &node.clock, &node.boots) {
@@ -364,6 +355,9 @@ impl World {
         match what {
             What::Records(_, copies) => copies.iter().for_each(|copy| self.record(durable_event(id, copy))),
             What::Drop(slot) => self.record(Event::SlotDropped { node: id, slot: *slot }),
+            What::Definitions(_, definitions) => {
+                definitions.iter().for_each(|one| self.record(definition_event(id, one)));
+            }
             What::Facts(..) | What::Boot(_) => {}
         }
     }

@@ -34,6 +34,14 @@ impl ComesToRest {
         self.deadline
     }
 
+    /// The nodes that must be there at the end, and are.
+    pub fn up(&self, facts: &Oracle) -> BTreeSet<NodeId> {
+        let stays = |(node, is): &(&NodeId, &crate::world::oracle::NodeFacts)| {
+            is.up && !is.paused && !is.left && !self.stays_down.contains(node)
+        };
+        facts.nodes.iter().filter(stays).map(|(node, _)| *node).collect()
+    }
+
     /// Says what is missing until the cluster has come to rest; `None` when nothing is.
     pub fn missing(&self, facts: &Oracle) -> Option<String> {
         let mut up = BTreeSet::new();

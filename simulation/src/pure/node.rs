@@ -10,6 +10,7 @@ use proto::cluster::lease::{Grants, LeaseRules, Leases};
 use proto::cluster::membership::{MembershipRules, next_bump};
 use proto::cluster::message::{Errand, Stage};
 use proto::cluster::propagate::{PropagateRules, RunId};
+use proto::cluster::registry::Definition;
 use proto::cluster::repair::Changed;
 use proto::cluster::replicate::WriteRules;
 use proto::crawl::filter::{Filter, FilterRules, Scope};
@@ -161,6 +162,11 @@ impl Node {
         None
     }
 
+    /// What this node says is defined.
+    pub(super) fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.machine.iter().flat_map(|machine| machine.coordinator.definitions())
+    }
+
     pub(super) fn leave(&mut self) {
         self.leaving = true;
     }
@@ -231,6 +237,9 @@ impl World<'_> {
         }
         node.outdated = None;
         node.boots.push(bump);
+        if is(planted, "synced_forgotten") {
+            node.disk.flip_bit();
+        }
         let life = node.life;
         node.clock.restart(life);
         let now = node.now(at);
@@ -276,12 +285,14 @@ impl World<'_> {
         let records = node.disk.durable();
         let seed = Random::at(plan.seed, For::Core, id.0, u64::from(life)).number();
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        let coordinator = Coordinator::new(now.mono, rules, records.digests(), self.rings.clone(), rng);
+        let coordinator = Coordinator::new(now.mono, rules, records.digests(), self.rings.clone(), rng)
+            .with_definitions(records.definitions.values().cloned().collect());
+        let ring = coordinator.ring_seen();
         node.machine = Some(Machine {
             coordinator,
             frontier: Frontier::new(now, frontier_rules, Arc::new(filter), leases, 0, false),
             storage: Storage::new(id, records, 2 * retry.wait_max_ms),
-            outcome: OutcomeRules { retry, recrawl_period_ms: None, node: id },
+            outcome: OutcomeRules { retry, recrawl_period_ms: is(planted, "fetched_again").then_some(1), node: id },
             fetch_timeout: cluster.fetch_timeout_ms * MILLISECOND,
             hashes: records.copies.values().map(|copy| (copy.key.clone(), copy.hash())).collect(),
             pending: VecDeque::new(),
@@ -291,7 +302,7 @@ impl World<'_> {
             ticks: 0,
         });
         let leaving = node.leaving;
-        self.ring_changed(at, id);
+        self.saw(at, id, ring);
         self.at(at, Happening::Housekeeping { node: id, life });
         self.step(at, id, if leaving { coordinator::Input::Leave } else { coordinator::Input::Tick });
     }
@@ -469,6 +480,14 @@ impl World<'_> {
                 self.crash(at, id, false);
             }
             Effect::Saw(sight) => self.saw(at, id, sight),
+            Effect::StoreDefinitions { op, definitions } => {
+                if !self.write(at, id, What::Definitions(op, definitions)) {
+                    self.step(at, id, coordinator::Input::DefinitionsFailed { op });
+                }
+            }
+            Effect::Defined { ticket, .. } => self.definer_told(at, ticket),
+            // Whoever got no answer comes again by itself; no crawl but the default one has URLs in this world.
+            Effect::NotDefined { .. } | Effect::Redefined { .. } => {}
         }
     }
 
@@ -573,6 +592,9 @@ impl World<'_> {
                 }
             }
             What::Drop(slot) => self.trace.record(at, Event::SlotDropped { node: id, slot: *slot }),
+            What::Definitions(_, definitions) => {
+                definitions.iter().for_each(|one| self.trace.record(at, definition_event(id, one)));
+            }
             What::Facts(..) | What::Boot(_) => {}
         }
     }
@@ -601,6 +623,8 @@ impl World<'_> {
                 machine.hashes.retain(|key, _| key.slot() != slot);
                 self.step(at, id, coordinator::Input::Dropped { slot });
             }
+            What::Definitions(op, _) if durable => self.step(at, id, coordinator::Input::DefinitionsStored { op }),
+            What::Definitions(op, _) => self.step(at, id, coordinator::Input::DefinitionsFailed { op }),
             What::Facts(..) | What::Boot(_) => {}
         }
     }
@@ -734,22 +758,11 @@ impl World<'_> {
 
     // What the trace wants to know.
 
-    fn ring_changed(&mut self, at: Micros, id: NodeId) {
-        let Some(machine) = self.nodes.get(&id).and_then(|node| node.machine.as_ref()) else { return };
-        let members = machine.coordinator.view().clone();
-        let owners = self.owners(&members);
-        self.trace.record(at, Event::RingChanged { node: id, members, owners });
-    }
-
     fn saw(&mut self, at: Micros, id: NodeId, sight: Sight) {
         let Some(node) = self.nodes.get(&id) else { return };
         let acknowledged = if let Sight::Acknowledged { slot, .. } = &sight { Some(*slot) } else { None };
-        if matches!(sight, Sight::RingChanged { .. }) {
-            self.ring_changed(at, id);
-        } else {
-            for event in self.sights.events(id, sight, &node.clock, &node.boots) {
-                self.trace.record(at, event);
-            }
+        for event in self.sights.events(id, sight, &node.clock, &node.boots) {
+            self.trace.record(at, event);
         }
         if let Some(slot) = acknowledged {
             self.power_loss_at_acknowledgement(at, id, slot);
@@ -768,6 +781,11 @@ impl World<'_> {
 pub(crate) fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
     let settled = copy.open().is_ok_and(|kept| kept.is_closed());
     Event::RecordDurable { node, slot: copy.slot(), url: copy.key.id(), progress: copy.progress, settled }
+}
+
+/// A definition that is on the disk of a node.
+pub(crate) fn definition_event(node: NodeId, definition: &Definition) -> Event {
+    Event::DefinitionDurable { node, key: definition.key.clone(), version: definition.version }
 }
 
 fn robots_answer(reply: Option<&Reply>) -> RobotsFetch {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proto::batch::{Discovered, Entry, Pick};
 use proto::cluster::copy::{Kept, RecordCopy, merged};
 use proto::cluster::mutant::Planted;
+use proto::cluster::registry::{Definition, DefinitionKey};
 use proto::cluster::repair::{Changed, Digests};
 use proto::crawl::frontier::{HostFacts, LoadedQueue};
 use proto::crawl::outcome::{Ending, OutcomeRules};
@@ -27,6 +28,8 @@ pub(crate) enum What {
     Facts(QueueKey, Box<HostFacts>),
     /// The number of a life.
     Boot(u32),
+    /// Keeps definitions, for this question of the coordinator.
+    Definitions(u64, Vec<Definition>),
 }
 
 /// What a disk holds.
@@ -35,6 +38,7 @@ pub(crate) struct Records {
     pub(crate) copies: BTreeMap<UrlKey, RecordCopy>,
     pub(crate) facts: BTreeMap<QueueKey, HostFacts>,
     pub(crate) boot: Option<u32>,
+    pub(crate) definitions: BTreeMap<DefinitionKey, Definition>,
 }
 
 impl Records {
@@ -82,6 +86,13 @@ impl Stored for Records {
             What::Drop(slot) => self.copies.retain(|key, _| key.slot() != *slot),
             What::Facts(queue, facts) => drop(self.facts.insert(queue.clone(), (**facts).clone())),
             What::Boot(boot) => self.boot = Some(*boot),
+            What::Definitions(_, definitions) => {
+                for definition in definitions {
+                    if self.definitions.get(&definition.key).is_none_or(|held| held < definition) {
+                        self.definitions.insert(definition.key.clone(), definition.clone());
+                    }
+                }
+            }
         }
     }
 
@@ -154,7 +165,7 @@ impl Storage {
             What::Records(_, copies) => copies.iter().for_each(|copy| self.put(copy.clone())),
             What::Drop(slot) => self.drop_slot(*slot),
             What::Facts(queue, facts) => self.keep_facts(queue.clone(), (**facts).clone()),
-            What::Boot(_) => {}
+            What::Boot(_) | What::Definitions(..) => {}
         }
     }
 

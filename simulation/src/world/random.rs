@@ -28,6 +28,8 @@ pub enum For {
     Load,
     /// Anything a layer decides by itself.
     Layer,
+    /// When somebody defines something, and which node is asked.
+    Definition,
 }
 
 /// A short sequence of numbers that depends on its keys alone.

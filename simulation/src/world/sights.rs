@@ -16,7 +16,7 @@ pub struct Sights {
 }
 
 impl Sights {
-    /// The events of what node `id` decided, whose lives called themselves `boots`. A new ring is left to the caller, who has its owners.
+    /// The events of what node `id` decided, whose lives called themselves `boots`.
     pub fn events(&mut self, id: NodeId, sight: Sight, clock: &Clock, boots: &[u32]) -> Vec<Event> {
         let event = match sight {
             Sight::LeaseHeld { slot, until, acquired } => {
@@ -33,7 +33,7 @@ impl Sights {
                 return slots.iter().map(|slot| Event::PromiseDropped { voter: id, slot, holder, seq }).collect();
             }
             Sight::Acknowledged { slot, urls } => Event::WriteAcknowledged { node: id, slot, urls },
-            Sight::RingChanged { .. } => return Vec::new(),
+            Sight::RingChanged { members, owners } => Event::RingChanged { node: id, members, owners },
             Sight::IncarnationKnown { of, boot } => Event::IncarnationKnown { node: id, of, boot },
             Sight::Applied { origin, origin_boot, what } if origin == id => {
                 let Some(life) = boots.iter().rposition(|known| *known == origin_boot) else { return Vec::new() };
@@ -58,6 +58,7 @@ impl Sights {
                 Event::QueueMeasured { node: id, queue, length: length as u64, bound: bound as u64 }
             }
             Sight::Sometimes(name) => Event::Sometimes(name),
+            Sight::DefinitionKept { key, version } => Event::DefinitionAcknowledged { node: id, key, version },
         };
         vec![event]
     }

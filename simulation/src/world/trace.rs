@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use proto::cluster::lease::Seq;
+use proto::cluster::registry::{DefinitionKey, Version};
 use proto::crawl::politeness::Micros;
 use proto::id::{BatchId, NodeId, Slot, UrlId};
 use proto::record::Progress;
@@ -279,6 +280,35 @@ pub enum Event {
         length: u64,
         /// How long it may be.
         bound: u64,
+    },
+
+    /// Somebody defines something for the first time, and asks again until there is an answer.
+    DefinitionAsked {
+        /// Who.
+        number: usize,
+    },
+    /// The answer came: it is kept.
+    DefinitionAnswered {
+        /// Who.
+        number: usize,
+    },
+    /// A definition was fsynced on a node.
+    DefinitionDurable {
+        /// Where.
+        node: NodeId,
+        /// Which.
+        key: DefinitionKey,
+        /// Its version.
+        version: Version,
+    },
+    /// A node decided that enough others have a definition.
+    DefinitionAcknowledged {
+        /// Who.
+        node: NodeId,
+        /// Which.
+        key: DefinitionKey,
+        /// Its version.
+        version: Version,
     },
 
     /// An interesting situation was reached. What no seed reaches is not tested, so a run of many seeds fails without it.

@@ -29,6 +29,7 @@ impl Frontier {
     pub(super) fn hand_out(&mut self, at: Micros, picks: Vec<Pick>, ctx: &mut Context<Self>) {
         let Way::Clustered { coordinator, .. } = &self.parts.way else { return };
         let (coordinator, me, life) = (coordinator.clone(), ctx.address(), self.life);
+        let desk = self.lifeline.desk();
         for pick in &picks {
             self.aloft.insert(pick.flight, pick.clone());
         }
@@ -48,6 +49,7 @@ impl Frontier {
                 }
                 if !moved_on.is_empty() {
                     debug!(urls = moved_on.len(), "entries have come further since they were queued");
+                    desk.enters();
                     me.do_send(Told { life, inputs: moved_on }); // an answer
                 }
             },
@@ -87,11 +89,12 @@ impl Frontier {
     /// A flight is over: its entry may be in its queue again.
     fn land(&mut self, flight: u64, ctx: &mut Context<Self>) {
         let Some(pick) = self.aloft.remove(&flight) else { return };
-        let (me, life) = (ctx.address(), self.life);
+        let (me, life, desk) = (ctx.address(), self.life, self.lifeline.desk());
         self.ask_disk(
             |reply| Job::Replica(ReplicaJob::Land { pick: Box::new(pick), reply }),
             move |again| {
                 if let Some(again) = again.map(Admitted::into_input) {
+                    desk.enters();
                     me.do_send(Told { life, inputs: vec![again] }); // an answer
                 }
             },
@@ -103,6 +106,7 @@ impl Handler<NewLife> for Frontier {
     type Result = ();
 
     fn handle(&mut self, NewLife(life): NewLife, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         self.life = life;
         self.core = Self::core(&self.parts, 0);
         self.aloft.clear();
@@ -116,6 +120,7 @@ impl Handler<Told> for Frontier {
     type Result = ();
 
     fn handle(&mut self, Told { life, inputs }: Told, ctx: &mut Self::Context) {
+        self.lifeline.handles();
         if life != self.life {
             return;
         }

@@ -1,10 +1,14 @@
 //! Work for the disk of a node in a cluster.
 
+use std::collections::BTreeMap;
+
 use proto::batch::{Discovered, Pick};
 use proto::cluster::copy::RecordCopy;
 use proto::cluster::message::Stage;
+use proto::cluster::registry::Definition;
 use proto::cluster::slot_set::SlotSet;
 use proto::control::Totals;
+use proto::control::crawl::CrawlCounts;
 use proto::crawl::outcome::Ending;
 use proto::id::{Slot, UrlId};
 use proto::key::UrlKey;
@@ -103,6 +107,15 @@ pub enum ReplicaJob {
     Totals(SlotSet, Reply<Totals>),
     /// Read the record of a URL.
     Url(UrlKey, Reply<Option<Stored>>),
+    /// Keep definitions.
+    Define {
+        /// The definitions.
+        definitions: Vec<Definition>,
+        /// Done.
+        reply: Reply<()>,
+    },
+    /// Count the URLs of each crawl in these slots.
+    CountCrawls(SlotSet, Reply<BTreeMap<String, CrawlCounts>>),
 }
 
 /// A page whose content is on disk.
@@ -119,9 +132,11 @@ pub struct Kept {
 impl ReplicaJob {
     pub(super) fn is_write(&self) -> bool {
         match self {
-            ReplicaJob::Merge { .. } | ReplicaJob::Drop { .. } | ReplicaJob::Admit { .. } | ReplicaJob::Keep(..) => {
-                true
-            }
+            ReplicaJob::Merge { .. }
+            | ReplicaJob::Drop { .. }
+            | ReplicaJob::Admit { .. }
+            | ReplicaJob::Keep(..)
+            | ReplicaJob::Define { .. } => true,
             // The number of a life is written by itself.
             ReplicaJob::Begin { .. }
             | ReplicaJob::Select { .. }
@@ -130,7 +145,8 @@ impl ReplicaJob {
             | ReplicaJob::Forget(_)
             | ReplicaJob::Read { .. }
             | ReplicaJob::Totals(..)
-            | ReplicaJob::Url(..) => false,
+            | ReplicaJob::Url(..)
+            | ReplicaJob::CountCrawls(..) => false,
         }
     }
 
@@ -152,6 +168,7 @@ impl ReplicaJob {
                 let kept = fetched.map_or(Ok(()), |fetched| change.keep_content(&pick, &fetched));
                 defer(reply, kept.map(|()| Kept { flight: pick.flight, ending, links }), deferred)
             }
+            ReplicaJob::Define { definitions, reply } => defer(reply, change.keep_definitions(&definitions), deferred),
             _ => unreachable!("reads go to `read`"),
         }
     }
@@ -163,6 +180,7 @@ impl ReplicaJob {
             ReplicaJob::Drop { reply, .. } => later(reply, deferred),
             ReplicaJob::Admit { reply, .. } => later(reply, deferred),
             ReplicaJob::Keep(_, reply) => later(reply, deferred),
+            ReplicaJob::Define { reply, .. } => later(reply, deferred),
             _ => unreachable!("reads go to `read`"),
         }
     }
@@ -182,6 +200,7 @@ impl ReplicaJob {
             }
             ReplicaJob::Totals(slots, reply) => answer(reply, store.totals(&slots)),
             ReplicaJob::Url(key, reply) => answer(reply, store.url(&key)),
+            ReplicaJob::CountCrawls(slots, reply) => answer(reply, store.crawl_counts(&slots)),
             _ => unreachable!("writes go to `apply`"),
         }
     }

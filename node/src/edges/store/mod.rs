@@ -7,12 +7,14 @@
 //! `url` record, preceded by the in-links in four bytes; `ready` entries in fetching order; `due` entries that wait for their time;
 //! `flight` which of the ready entries are handed out (their URLs are SELECTED_TO_CRAWL); `host` facts and counters of a host;
 //! `aside` what the rules of this run do not admit; `content` where each version lies in the WARC files; `digest` the first URL of each content; `seen` queries counted per path;
-//! `tally` in-links that are not yet added to their records; `meta` format version and state.
+//! `tally` in-links that are not yet added to their records; `meta` format version, state and definitions.
 
 mod aside;
 mod change;
+mod checkpoint;
 mod columns;
 mod convert;
+mod definitions;
 mod read;
 mod replica;
 mod rounds;
@@ -262,6 +264,8 @@ pub struct Store {
     tally: Tally,
     /// Earliest due entry of each slot.
     next_due: Vec<u64>,
+    /// Recrawl periods that definitions name, by crawl; `None` until they are read.
+    periods: Option<std::collections::BTreeMap<String, u64>>,
 }
 
 impl Store {
@@ -319,6 +323,7 @@ impl Store {
             flying: HashMap::with_hasher(seeded),
             tally: Tally::new(seeded, tally_urls_max),
             next_due: vec![u64::MAX; usize::from(SLOTS)],
+            periods: None,
         }
     }
 
@@ -422,13 +427,15 @@ impl Store {
         self.paths.clear();
         self.seen = SeenCache::new();
         self.seen_aside = SeenCache::new();
+        self.periods = None;
         self.load()?;
         self.load_flying()?;
         self.load_due()
     }
 }
 
-const VERSION_FILE: &str = "FORMAT";
+/// The file that holds the format's version.
+pub const VERSION_FILE: &str = "FORMAT";
 
 /// Writes the version where it is not written yet, whole or not at all: a kill between opening and writing the file would
 /// leave one that says nothing.

@@ -11,6 +11,7 @@ use proto::cluster::copy::{Body, Kept, RecordCopy, merged};
 use proto::cluster::membership::next_bump;
 use proto::cluster::message::{COPIES_BYTES_MAX, Stage};
 use proto::cluster::mutant::Planted;
+use proto::cluster::registry::Definition;
 use proto::cluster::repair::{Changed, Digests};
 use proto::cluster::slot_set::SlotSet;
 use proto::cluster::turn::Turned;
@@ -33,6 +34,8 @@ pub struct Begun {
     pub boot: u32,
     /// Digests of everything on disk.
     pub digests: Digests,
+    /// Everything that is defined, removed ones included.
+    pub definitions: Vec<Definition>,
 }
 
 /// What merging copies led to.
@@ -89,7 +92,7 @@ impl Store {
             let copy = copy_of(UrlKey::from_bytes(&key), &value)?;
             digests.change(Changed::new(&copy.key, None, Some(copy.hash())));
         }
-        Ok(Begun { boot, digests })
+        Ok(Begun { boot, digests, definitions: self.definitions()? })
     }
 
     fn copy(&self, key: &UrlKey) -> Result<Option<(RecordCopy, u32)>, StoreError> {
@@ -129,7 +132,7 @@ impl Store {
 
     /// What becomes of a record whose fetch has come to `stage`, and whether that counts as a page. Nothing is written.
     pub fn settle_copy(
-        &self,
+        &mut self,
         pick: &Pick,
         ending: Ending,
         stage: Stage,
@@ -140,7 +143,8 @@ impl Store {
         let (kept, page) = match stage {
             Stage::Crawled => (kept.crawled(pick, self.options.node), false),
             Stage::Processed => {
-                let Turned { kept, kind, .. } = kept.settled(pick, ending, unix_ms, &self.rules);
+                let rules = self.rules_of(pick.queue.crawl())?;
+                let Turned { kept, kind, .. } = kept.settled(pick, ending, unix_ms, &rules);
                 (kept, matches!(kind, OutcomeKind::Stored | OutcomeKind::Duplicate | OutcomeKind::Unchanged))
             }
         };

@@ -75,6 +75,9 @@ pub struct SwarmMetrics {
     letters_out: Family<KindLabel, Counter>,
     letters_dropped: Family<DropLabel, Counter>,
     refused: Family<ReasonLabel, Counter>,
+    /// The sums of the last two: a family cannot be added up.
+    drops: Counter,
+    refusals: Counter,
 }
 
 impl SwarmMetrics {
@@ -106,11 +109,13 @@ impl SwarmMetrics {
     /// Counts a letter that was dropped.
     pub(super) fn dropped(&self, kind: &'static str, why: Drop) {
         self.letters_dropped.get_or_create(&DropLabel { kind, reason: why.name() }).inc();
+        self.drops.inc();
     }
 
     /// Counts a refusal.
     pub(super) fn refused(&self, why: Refusal) {
         self.refused.get_or_create(&ReasonLabel { reason: why.name() }).inc();
+        self.refusals.inc();
     }
 
     /// Refusals so far.
@@ -121,6 +126,16 @@ impl SwarmMetrics {
     /// Letters of a kind that were dropped so far.
     pub fn drops(&self, kind: &'static str, why: Drop) -> u64 {
         self.letters_dropped.get_or_create(&DropLabel { kind, reason: why.name() }).get()
+    }
+
+    /// Letters dropped so far, of whatever kind and why.
+    pub fn drops_total(&self) -> u64 {
+        self.drops.get()
+    }
+
+    /// Connections and streams refused so far.
+    pub fn refusals_total(&self) -> u64 {
+        self.refusals.get()
     }
 
     /// Letters of a kind that went out so far.

@@ -12,6 +12,7 @@
 
 mod batches;
 mod data;
+mod definitions;
 mod leases;
 mod recent;
 mod step;
@@ -29,6 +30,7 @@ use super::membership::{Identity, Membership, News, View};
 use super::message::{Letter, Message, Op};
 use super::mutant::planted;
 use super::propagate::{Outbox, Runs, Ticket};
+use super::registry::{self, Registry, Saying};
 use super::repair::{Digests, Repair};
 use super::replicate::Writes;
 use super::ring::{Ring, Rings};
@@ -129,6 +131,7 @@ pub struct Coordinator {
     flights: BTreeMap<u64, batches::Flight>,
     batches: BTreeMap<BatchId, batches::Batch>,
     next_batch: u64,
+    registry: Registry,
 
     /// The newest life of every node we heard of.
     boots: BTreeMap<NodeId, u32>,
@@ -141,6 +144,17 @@ pub struct Coordinator {
     left: bool,
 }
 
+/// The ring of a view: of nothing else, unless a defect is planted.
+fn ring_of(rules: &ClusterRules, rings: &Rings, view: &View) -> Arc<Ring> {
+    let of_mine = if planted!(rules.planted, RingKnowsItsNode) { 2 } else { 1 };
+    let of_all = if planted!(rules.planted, RingReweighs) { view.len() } else { 1 };
+    if of_mine * of_all == 1 {
+        return rings.get(view);
+    }
+    let factor = |node: NodeId| of_all * if node == rules.me { of_mine } else { 1 };
+    rings.get(&view.iter().map(|(node, weight)| (*node, weight * factor(*node))).collect())
+}
+
 impl Coordinator {
     /// The coordinator of a node that starts at `now` with `digests` of what is on its disk.
     pub fn new(now: Micros, rules: ClusterRules, digests: Digests, rings: Rings, mut rng: ChaCha8Rng) -> Coordinator {
@@ -149,7 +163,7 @@ impl Coordinator {
         let seed = ChaCha8Rng::clone(&rng);
         let membership = Membership::new(now, me, &rules.peers, rules.membership, seed, planted);
         let first = step::first_number(&mut rng);
-        let ring = rings.get(membership.view());
+        let ring = ring_of(&rules, &rings, membership.view());
         let voter = rules.voters.contains(&rules.me).then(|| Voter::new(now, rules.lease, planted));
         let forgets = planted!(planted, RestartForgets);
         let asks_from = if forgets { now } else { now + rules.lease.at_least(rules.fetch_timeout) };
@@ -183,6 +197,7 @@ impl Coordinator {
             flights: BTreeMap::new(),
             batches: BTreeMap::new(),
             next_batch: first,
+            registry: Registry::new(now, rules.me, rules.boot, rules.registry, planted),
             boots: BTreeMap::new(),
             clocks: BTreeMap::new(),
             inbox: VecDeque::new(),
@@ -221,10 +236,23 @@ impl Coordinator {
                 self.router.set_mine(load);
                 self.membership.report(load);
             }
+            Input::Define { ticket, key, expects, body } => {
+                self.step_registry(now, registry::Input::Proposed { ticket, key, expects, body }, out)
+            }
+            Input::DefinitionsStored { op } => self.step_registry(now, registry::Input::Stored { op }, out),
+            Input::DefinitionsFailed { op } => self.step_registry(now, registry::Input::StoreFailed { op }, out),
+            Input::Counted(counts) => self.step_registry(now, registry::Input::Counted(counts), out),
             Input::Leave => {
                 let news = self.membership.leave(now);
                 self.heed(now, news, out);
             }
+            Input::Forget { node } => {
+                let boot = self.boots.get(&node).copied().unwrap_or(0);
+                let news = self.membership.forget(now, node, boot);
+                self.heed(now, news, out);
+                self.next_departed = now; // the others need not be told one by one
+            }
+            Input::Compare { slots } => self.repair.hurry(now, slots),
         }
         self.work(now, out);
     }
@@ -243,6 +271,9 @@ impl Coordinator {
         self.expire_leases(now, out);
         if now >= self.next_renew {
             self.renew(now, out);
+        }
+        if now >= self.registry.next_wake() {
+            self.step_registry(now, registry::Input::Tick, out);
         }
         loop {
             self.work_data(now, out);
@@ -265,7 +296,13 @@ impl Coordinator {
             self.next_batch_wake(),
         ];
         let first = some.into_iter().flatten().min().unwrap_or(Micros::MAX);
-        let rest = [self.membership.next_wake(), self.next_renew, self.repair.next_wake(), self.next_departed];
+        let rest = [
+            self.membership.next_wake(),
+            self.next_renew,
+            self.repair.next_wake(),
+            self.next_departed,
+            self.registry.next_wake(),
+        ];
         rest.into_iter().fold(first, Micros::min)
     }
 
@@ -274,6 +311,11 @@ impl Coordinator {
     /// The nodes that have a place on the ring.
     pub fn view(&self) -> &View {
         self.membership.view()
+    }
+
+    /// The ring, as those see it who watch.
+    pub fn ring_seen(&self) -> Sight {
+        Sight::RingChanged { members: self.view().clone(), owners: self.ring.owners().into() }
     }
 
     /// The ring.
@@ -299,6 +341,16 @@ impl Coordinator {
     /// Our load as last measured.
     pub fn load(&self) -> u32 {
         self.router.mine()
+    }
+
+    /// Whether this node is one of those that are to keep a slot.
+    pub fn keeps(&self, slot: Slot) -> bool {
+        self.ring.replicas(slot, self.rules.writes.replicas).contains(&self.rules.me)
+    }
+
+    /// Whether a node gave its place up, or was forgotten, and is not back.
+    pub fn has_left(&self, node: NodeId) -> bool {
+        self.membership.has_left(node)
     }
 
     /// Fetches that this node executes.
@@ -379,7 +431,10 @@ impl Coordinator {
         let what = message.name();
         let asked_in = match &message {
             Message::LeaseGrant { seq, .. } => Some(seq.boot),
-            Message::PutDone { op } | Message::Pulled { op, .. } | Message::DiscoveredDone { op } => Some(op.boot),
+            Message::PutDone { op }
+            | Message::Pulled { op, .. }
+            | Message::DiscoveredDone { op }
+            | Message::Registry(Saying::DefineDone { op }) => Some(op.boot),
             Message::Report { batch, .. } | Message::RunTaken { batch } | Message::Busy { batch } => {
                 Some(if batch.node == self.rules.me { batch.boot } else { 0 })
             }
@@ -437,6 +492,7 @@ impl Coordinator {
                     out.push(Effect::Outdated { boot });
                 }
             }
+            Message::Registry(saying) => self.step_registry(now, registry::Input::Received { from, saying }, out),
         }
     }
 
@@ -455,9 +511,9 @@ impl Coordinator {
             out.push(Effect::Saw(Sight::Sometimes("identity_renewed")));
         }
         if news.view_changed {
-            self.ring = self.rings.get(self.membership.view());
+            self.ring = ring_of(&self.rules, &self.rings, self.membership.view());
             self.repair.ring_changed();
-            out.push(Effect::Saw(Sight::RingChanged { members: self.membership.view().clone() }));
+            out.push(Effect::Saw(self.ring_seen()));
             out.push(Effect::Saw(Sight::Sometimes("ring_changed")));
             self.drop_unasked(out);
         }
@@ -522,7 +578,8 @@ impl Coordinator {
             && self.writes.is_empty()
             && self.flights.is_empty()
             && self.runs.is_empty()
-            && self.outbox.is_empty();
+            && self.outbox.is_empty()
+            && self.registry.is_idle();
         if quiet {
             self.left = true;
             let mut sends = Vec::new();
@@ -540,6 +597,7 @@ impl Coordinator {
             ("runs", self.runs.len(), self.rules.propagate.runs_max),
             ("stores", self.stores.len(), self.rules.stores_max + self.rules.writes.writes_max),
             ("reads", self.reads.len(), self.rules.repair.reads_max),
+            ("definitions", self.registry.under_way(), definitions::UNDER_WAY_MAX),
         ];
         for (queue, length, bound) in queues {
             let longest = self.longest.entry(queue).or_insert(0);

@@ -1,5 +1,8 @@
 //! What goes into a step of the coordinator and what comes out, and the rules it goes by.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use rand::RngExt;
 
 use super::super::copy::RecordCopy;
@@ -8,6 +11,7 @@ use super::super::membership::{MembershipRules, View};
 use super::super::message::{Errand, Letter, Stage};
 use super::super::mutant::Planted;
 use super::super::propagate::{PropagateRules, RunId};
+use super::super::registry::{Definition, DefinitionKey, NotDefined, RegistryRules, Version};
 use super::super::repair::{Changed, RepairRules};
 use super::super::replicate::WriteRules;
 use super::super::route::{Load, RouteRules};
@@ -50,6 +54,8 @@ pub struct ClusterRules {
     pub route: RouteRules,
     /// Times and bounds of what is under way.
     pub propagate: PropagateRules,
+    /// Times and bounds of definitions.
+    pub registry: RegistryRules,
     /// Writes to our disk that are not fsynced; more are ignored, and repeated by who sent them.
     pub stores_max: usize,
     /// A defect to be found.
@@ -74,6 +80,7 @@ impl ClusterRules {
             repair: RepairRules::default(),
             route: RouteRules::default(),
             propagate: PropagateRules::default(),
+            registry: RegistryRules::default(),
             stores_max: 8_192,
             planted: Planted::default(),
         }
@@ -180,6 +187,39 @@ pub enum Input {
     Measured(Load),
     /// An operator tells this node to leave.
     Leave,
+    /// An operator says that another node is gone for ever.
+    Forget {
+        /// Which.
+        node: NodeId,
+    },
+    /// An operator wants slots compared with all their replicas now.
+    Compare {
+        /// Which.
+        slots: Vec<Slot>,
+    },
+    /// A client defines something, changes or removes it.
+    Define {
+        /// Whom to tell.
+        ticket: u64,
+        /// What.
+        key: DefinitionKey,
+        /// The version that the client saw; `None` if there was none.
+        expects: Option<Version>,
+        /// What it says from now on; `None` removes it.
+        body: Option<Vec<u8>>,
+    },
+    /// What [`Effect::StoreDefinitions`] asked for is fsynced.
+    DefinitionsStored {
+        /// Which.
+        op: u64,
+    },
+    /// What [`Effect::StoreDefinitions`] asked for failed: nothing of it is durable.
+    DefinitionsFailed {
+        /// Which.
+        op: u64,
+    },
+    /// How many pages of limited crawls we have in the slots that we hold, or speak for.
+    Counted(BTreeMap<String, u64>),
 }
 
 /// What to do.
@@ -269,6 +309,34 @@ pub enum Effect {
     Left,
     /// Something was decided that metrics, logs and the simulator's judges want to know.
     Saw(Sight),
+    /// Merge definitions into what is on disk, fsync, answer [`Input::DefinitionsStored`] or [`Input::DefinitionsFailed`].
+    StoreDefinitions {
+        /// Names it.
+        op: u64,
+        /// The definitions.
+        definitions: Vec<Definition>,
+    },
+    /// These are on our disk and in force from now on.
+    Redefined {
+        /// Which.
+        definitions: Vec<Definition>,
+    },
+    /// Tell the client that its definition is kept.
+    Defined {
+        /// Which.
+        ticket: u64,
+        /// The version that it made.
+        version: Version,
+        /// Who has it so far.
+        by: BTreeSet<NodeId>,
+    },
+    /// Tell the client that its definition is not kept.
+    NotDefined {
+        /// Which.
+        ticket: u64,
+        /// Why.
+        why: NotDefined,
+    },
 }
 
 /// What was decided. Times are on our clock.
@@ -319,6 +387,8 @@ pub enum Sight {
     RingChanged {
         /// Who has a place on it, and its weight.
         members: View,
+        /// The owner of every slot, in order.
+        owners: Arc<[NodeId]>,
     },
     /// A life of a node became known.
     IncarnationKnown {
@@ -384,6 +454,13 @@ pub enum Sight {
     },
     /// An interesting situation.
     Sometimes(&'static str),
+    /// Enough nodes have a definition.
+    DefinitionKept {
+        /// Which.
+        key: DefinitionKey,
+        /// Its version.
+        version: Version,
+    },
 }
 
 /// A number for what must not repeat between lives, from the generator that the coordinator is given.

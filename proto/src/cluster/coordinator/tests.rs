@@ -137,7 +137,10 @@ impl Cluster {
             }
             Effect::Acknowledge { ticket } => drop(self.acknowledged.insert(ticket)),
             Effect::Saw(sight) => self.sights.push((id, sight)),
+            Effect::StoreDefinitions { op, .. } => self.step(id, Input::DefinitionsStored { op }),
+            Effect::Defined { ticket, .. } => drop(self.acknowledged.insert(ticket)),
             Effect::Refuse { .. } | Effect::Outdated { .. } | Effect::Left => {}
+            Effect::Redefined { .. } | Effect::NotDefined { .. } => {}
         }
     }
 
@@ -296,4 +299,25 @@ fn who_forgot_everybody_still_wants_two_copies() {
     cluster.submit(3, "http://a.example/");
     cluster.run(760 * SECOND);
     assert!(cluster.acknowledged.is_empty());
+}
+
+#[test]
+fn a_definition_is_on_every_node_when_the_client_is_told_and_who_is_new_learns_it() {
+    let mut cluster = Cluster::new();
+    cluster.run(5 * SECOND);
+    let key = registry::DefinitionKey { kind: registry::DefinitionKind::Crawl, name: "news".into() };
+    let define = Input::Define { ticket: 77, key: key.clone(), expects: None, body: Some(vec![1]) };
+    cluster.step(NodeId(1), define);
+    cluster.run(6 * SECOND);
+    assert!(cluster.acknowledged.contains(&77));
+    let holds = |cluster: &Cluster, id| cluster.nodes[&id].core.definitions().any(|one| one.key == key);
+    assert!((0..3).all(|id| holds(&cluster, NodeId(id))));
+    let kept = |(_, sight): &(NodeId, Sight)| matches!(sight, Sight::DefinitionKept { .. });
+    assert_eq!(cluster.sights.iter().filter(|sight| kept(sight)).count(), 1);
+    // A node whose disk was wiped asks what there is.
+    cluster.nodes.insert(NodeId(2), node(cluster.now, rules(2, 5_000)));
+    assert!(!holds(&cluster, NodeId(2)));
+    let until = cluster.now + 20 * SECOND;
+    cluster.run(until);
+    assert!(holds(&cluster, NodeId(2)));
 }

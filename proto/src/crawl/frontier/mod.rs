@@ -11,6 +11,7 @@
 //! **Bounds.** At most `queues_max` queues are in memory, each with at most `window_max` entries; what is beyond waits on disk and is
 //! swept in when there is room. At most `flights_max` flights.
 
+mod crawls;
 mod queue;
 mod step;
 #[cfg(test)]
@@ -20,10 +21,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use self::crawls::Gate;
 use self::queue::{Address, Errand, Queue, RobotsState};
 pub use self::step::{
-    Effect, FrontierRules, HostFacts, Input, LoadedQueue, Now, RobotsCopy, RobotsFetch, Standing, Trouble, Why,
+    Effect, FrontierRules, HostFacts, Input, LoadedQueue, Now, RobotsCopy, RobotsFetch, Standing, Trouble, Tuned, Why,
 };
+use super::crawls::Crawls;
 use super::filter::Filter;
 use super::politeness::{Micros, SECOND};
 use super::retry::{Failure, HostVerdict, UrlVerdict, verdict};
@@ -99,7 +102,11 @@ struct Sweep {
 /// The frontier.
 pub struct Frontier {
     rules: FrontierRules,
-    filter: Arc<Filter>,
+    crawls: Arc<Crawls>,
+    /// Pages that may still be handed out, of crawls that have a limit.
+    allowed: BTreeMap<String, u64>,
+    /// In a cluster, hosts that were asked: queues of several crawls may be of the same one.
+    gates: BTreeMap<String, Gate>,
     leases: Leases,
     /// Boxed: a queue is some four hundred bytes, and a visit takes it out of the map and puts it back.
     queues: BTreeMap<QueueKey, Box<Queue>>,
@@ -143,7 +150,9 @@ impl Frontier {
         let address_floor = if resumed { now.mono + rules.pace.delay_ms * 1_000 } else { now.mono };
         Frontier {
             rules,
-            filter,
+            crawls: Arc::new(Crawls::alone(filter)),
+            allowed: BTreeMap::new(),
+            gates: BTreeMap::new(),
             queues: BTreeMap::new(),
             agenda: BTreeSet::new(),
             turn: 0,
@@ -191,6 +200,7 @@ impl Frontier {
             Input::Leased { slots } => self.leased(now, slots),
             Input::Served { slot } => self.served(slot),
             Input::Unleased { slot } => self.unleased(now, slot),
+            Input::Crawls(crawls) => self.redefined(now, crawls),
         }
         self.expire(now, out);
         self.part(out);
@@ -213,6 +223,13 @@ impl Frontier {
     /// Lets at most this many fly from now on.
     pub fn limit_flights(&mut self, flights_max: usize) {
         self.rules.flights_max = flights_max.max(1);
+    }
+
+    /// Goes by these from now on. With no flights at all nothing is handed out until there are some again.
+    pub fn tune(&mut self, tuned: Tuned) {
+        self.rules.flights_max = tuned.flights_max;
+        self.rules.pace.delay_ms = tuned.delay_ms;
+        self.rules.robots_ttl_ms = tuned.robots_ttl_ms;
     }
 
     /// Pages fetched so far, from the start of the crawl.
@@ -321,14 +338,19 @@ impl Frontier {
         }
     }
 
-    /// Until when the hosts of a slot are left alone whatever is known of them: whoever held it before us may have asked them just
-    /// before. A longer Crawl-delay counts from the robots.txt that tells us of it, which is the first thing we ask for.
-    fn untouched_until(&self, slot: Slot) -> Micros {
-        let delay = self.rules.pace.stretched(self.rules.pace.delay_ms);
-        match self.leases.since(slot) {
-            0 => 0,
-            since => since + delay,
+    /// A queue that comes into memory. Whoever held its slot before us may have asked its host just before, so that one delay is waited
+    /// out first, whatever is known. A longer Crawl-delay counts from the robots.txt that tells us of it, which is the first thing
+    /// we ask for.
+    fn new_queue(&self, now: Now, key: &QueueKey, facts: &HostFacts) -> Queue {
+        let mut queue = Queue::new(now, &self.rules, facts);
+        let pace = self.pace_of(key);
+        if facts.heard {
+            queue.pace.leave_until(now.mono + queue.pace.delay(&pace));
         }
+        if let since @ 1.. = self.leases.since(key.slot()) {
+            queue.pace.leave_until(since + pace.stretched(pace.delay_ms));
+        }
+        queue
     }
 
     /// Says of each slot that is no longer ours when nobody asks its hosts any more.
@@ -352,14 +374,16 @@ impl Frontier {
         if !self.leases.serve(key.slot()) {
             return self.forget(&key);
         }
+        if !self.crawls.runs(key.crawl()) {
+            return self.leave_paused(&key);
+        }
         if !self.queues.contains_key(&key) {
             if self.queues.len() >= self.rules.queues_max {
                 self.leave_on_disk(key.slot());
                 self.forget(&key);
                 return;
             }
-            let mut queue = Queue::new(now, &self.rules, &HostFacts::default());
-            queue.pace.leave_until(self.untouched_until(key.slot()));
+            let mut queue = self.new_queue(now, &key, &HostFacts::default());
             queue.busy = self.is_asked(&key);
             if !new_host {
                 queue.loading = true;
@@ -400,7 +424,7 @@ impl Frontier {
         let stale = self.forgotten.get(&loaded.key).is_some_and(|newest| read <= *newest);
         match self.queues.get(&loaded.key) {
             Some(queue) if !queue.loading => return,
-            None if !self.leases.serve(loaded.key.slot()) => return,
+            None if !self.leases.serve(loaded.key.slot()) || !self.crawls.runs(loaded.key.crawl()) => return,
             None if stale || self.queues.len() >= self.rules.queues_max => {
                 return self.leave_on_disk(loaded.key.slot());
             }
@@ -409,8 +433,7 @@ impl Frontier {
         // A former life, or another holder of the slot, may have asked the host just now without our knowing.
         let unsure = self.resumed || (!matches!(self.leases, Leases::Sole) && !self.is_free_for_all());
         let facts = HostFacts { heard: loaded.facts.heard || unsure, ..loaded.facts };
-        let mut queue = Queue::new(now, &self.rules, &facts);
-        queue.pace.leave_until(self.untouched_until(loaded.key.slot()));
+        let mut queue = self.new_queue(now, &loaded.key, &facts);
         queue.busy = self.is_asked(&loaded.key);
         queue.window = loaded.entries.into_iter().collect();
         queue.more = loaded.more;
@@ -527,15 +550,17 @@ impl Frontier {
         if let Some(address) = address {
             self.wake_waiting(address);
         }
-        let Some(queue) = self.queues.get_mut(key) else { return };
+        let pace = self.pace_of(key);
+        let Some(queue) = self.queues.get_mut(key) else { return self.open_gate(now, key, None) };
         queue.busy = false;
         let before = queue.pace.lessons().clone();
-        queue.pace.ended(now.mono, verdict, retry_after_ms, &self.rules.pace);
+        queue.pace.ended(now.mono, verdict, retry_after_ms, &pace);
         let next_ok = queue.pace.next_ok();
         if *queue.pace.lessons() != before || !queue.heard {
             queue.heard = true;
             out.push(Effect::KeepFacts { queue: key.clone(), facts: queue.facts() });
         }
+        self.open_gate(now, key, Some(next_ok));
         self.schedule(key, next_ok);
     }
 
@@ -611,7 +636,7 @@ impl Frontier {
         let urls: Vec<Discovered> = sitemaps
             .iter()
             .filter_map(|text| CanonicalUrl::parse(text, &self.rules.urls).ok())
-            .filter(|url| url.host() == host || self.filter.admits(url, 0).is_ok())
+            .filter(|url| url.host() == host || self.admits(&errand.queue, url, 0).is_none())
             .map(|url| Discovered { url, kind: EntryKind::Sitemap, depth: 0, priority: u16::MAX, redirects: 0 })
             .collect();
         if !urls.is_empty() {
@@ -731,9 +756,12 @@ impl Frontier {
         if queue.busy || queue.waits() {
             return Again::Waits;
         }
+        if !self.crawls.runs(key.crawl()) {
+            return Again::Forget; // it stays on disk, and is swept in when the crawl goes on
+        }
         for _ in 0..REFUSALS_PER_VISIT {
             // What is refused by what is known already is no request: neither the host's delay nor its address matters.
-            if let Some(why) = self.refusal(now, queue) {
+            if let Some(why) = self.refusal(now, key, queue) {
                 match self.refuse(now, key, queue, why, out) {
                     Next::Wait(again) => return again,
                     _ => continue,
@@ -747,7 +775,7 @@ impl Frontier {
             if queue.is_empty() {
                 return self.visit_empty(key, queue, out);
             }
-            if queue.errands.is_empty() && self.budget_is_taken() {
+            if queue.errands.is_empty() && (self.budget_is_taken() || self.allowed.get(key.crawl()) == Some(&0)) {
                 return Again::Waits;
             }
             match self.next_of(now, key, queue, out) {
@@ -787,6 +815,9 @@ impl Frontier {
     }
 
     fn next_of(&mut self, now: Now, key: &QueueKey, queue: &mut Queue, out: &mut Vec<Effect>) -> Next {
+        if let Some(at) = self.gate_shut(now, key, queue) {
+            return Next::Wait(Again::At(at));
+        }
         let address = match self.address_of(now, key, queue, out) {
             Ok(address) => address,
             Err(Unaddressed::Wait(again)) => return Next::Wait(again),
@@ -827,15 +858,18 @@ impl Frontier {
         let pick = self.pop(key, queue);
         out.push(Effect::Fetch(pick.clone()));
         self.page_flights += 1;
+        if let Some(allowed) = self.allowed.get_mut(key.crawl()) {
+            *allowed = allowed.saturating_sub(1);
+        }
         self.start(now, key, queue, address, pick.flight, Cargo::Page(pick));
         Next::Took
     }
 
     /// Why the first entry need not wait for its turn: it does not belong to this run, or its host is given up.
-    fn refusal(&self, now: Now, queue: &Queue) -> Option<Why> {
+    fn refusal(&self, now: Now, key: &QueueKey, queue: &Queue) -> Option<Why> {
         let (order, entry) = queue.window.first_key_value()?;
         let refusal = match entry.kind {
-            EntryKind::Page => self.filter.admits(&entry.url, order.depth).err(),
+            EntryKind::Page => self.admits(key, &entry.url, order.depth),
             EntryKind::Sitemap => None, // judged when it was named
         };
         let hopeless = || self.rules.obey_robots && queue.is_hopeless(now, &entry.url);
@@ -922,6 +956,7 @@ impl Frontier {
         cargo: Cargo,
     ) {
         queue.busy = true;
+        self.shut_gate(key);
         if let Some(state) = address.and_then(|address| self.addresses.get_mut(&address)) {
             state.busy = true;
         }
@@ -956,14 +991,12 @@ impl Frontier {
     }
 
     fn queue_or_new(&mut self, now: Now, key: &QueueKey) -> &mut Queue {
-        let (rules, untouched_until) = (&self.rules, self.untouched_until(key.slot()));
-        self.queues.entry(key.clone()).or_insert_with(|| {
-            let heard = HostFacts { heard: true, ..Default::default() };
-            let mut queue = Queue::new(now, rules, &heard);
+        if !self.queues.contains_key(key) {
+            let mut queue = self.new_queue(now, key, &HostFacts { heard: true, ..HostFacts::default() });
             queue.more = true;
-            queue.pace.leave_until(untouched_until);
-            Box::new(queue)
-        })
+            self.queues.insert(key.clone(), Box::new(queue));
+        }
+        self.queues.get_mut(key).expect("it is there now")
     }
 }
 

@@ -1,10 +1,12 @@
 //! What goes into a step of the frontier and what comes out, and the rules it goes by.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{Discovered, Entry, Pick};
+use crate::crawl::crawls::Crawls;
 use crate::crawl::filter::Refusal;
 use crate::crawl::politeness::{Lessons, Micros, PaceRules};
 use crate::crawl::retry::{Failure, HostVerdict, RetryRules};
@@ -183,6 +185,8 @@ pub enum Input {
         /// Which.
         slot: Slot,
     },
+    /// The crawls are these from now on.
+    Crawls(Arc<Crawls>),
 }
 
 /// What to do.
@@ -295,4 +299,15 @@ pub struct Standing {
     pub flights: usize,
     /// When the next queue is due, if one is.
     pub next_due: Option<Micros>,
+}
+
+/// The rules that can change while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuned {
+    /// Flights at once; 0 hands out nothing.
+    pub flights_max: usize,
+    /// Least time between two requests to a host, in milliseconds.
+    pub delay_ms: u64,
+    /// How long a robots.txt is believed, in milliseconds.
+    pub robots_ttl_ms: u64,
 }

@@ -1,5 +1,6 @@
 //! The core in a small world: a disk that is a map, servers that answer after a while, a clock that jumps to the next event.
 
+mod crawls;
 mod leases;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,8 +112,12 @@ impl World {
 
     /// Writes a URL to disk, and tells the core if it is to know.
     fn add(&mut self, text: &str, priority: u16, depth: u16, tell: bool) {
+        self.add_to(DEFAULT_CRAWL, text, priority, depth, tell);
+    }
+
+    fn add_to(&mut self, crawl: &str, text: &str, priority: u16, depth: u16, tell: bool) {
         let url = url(text);
-        let queue = QueueKey::new(DEFAULT_CRAWL, &url);
+        let queue = QueueKey::new(crawl, &url);
         let new_host = !self.disk.contains_key(&queue);
         self.sequence += 1;
         let order = Order { priority, depth, sequence: self.sequence };

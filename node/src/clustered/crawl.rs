@@ -1,0 +1,218 @@
+//! Answers about crawls: what is defined, how it goes on all nodes, and changes of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proto::batch::{Discovered, EntryKind};
+use proto::cluster::registry::{DefinitionKey, DefinitionKind, NotDefined, Version};
+use proto::control::crawl::{CrawlAnswer, CrawlCounts, CrawlList, CrawlRequest, CrawlRow, CrawlsHere};
+use proto::control::{Answer, Request, node_name};
+use proto::crawl::definition::{CrawlDefinition, CrawlState};
+use tokio::sync::Mutex;
+use tokio::time::{Duration, Instant};
+
+use super::{SUBMIT_URLS, Shared, ask_peer, submit};
+use crate::actors::scorer::PRIORITY_DEFAULT;
+use crate::edges::disk::{Job, ReplicaJob};
+use crate::edges::swarm::Swarm;
+use crate::edges::swarm::identity::node_of;
+use crate::messages::Define;
+use crate::node::Node;
+
+/// Times a change is tried anew when somebody else's came between.
+const TRIES: usize = 3;
+/// How long counts are told again before they are counted anew, at least; and in times of how long counting took.
+const COUNTS_AGE_MIN: Duration = Duration::from_millis(500);
+const COUNTS_AGE_FACTOR: u32 = 20;
+
+/// Counts, when they were made, and for how long they are told.
+#[derive(Default)]
+pub(super) struct Counted(Mutex<Option<(Instant, Duration, CrawlsHere)>>);
+
+impl Shared {
+    pub(super) async fn crawl(&self, node: &Node, swarm: &Arc<Swarm>, request: CrawlRequest) -> Answer {
+        let answer = match request {
+            CrawlRequest::Add(definition, replace) => self.add_crawl(node, swarm, *definition, replace).await,
+            CrawlRequest::List => Ok(CrawlAnswer::List(self.list_crawls(node, swarm).await)),
+            CrawlRequest::Here => Ok(CrawlAnswer::Here(self.crawls_here(node).await)),
+            CrawlRequest::Set { name, state } => self.set_crawl(node, swarm, &name, state).await,
+        };
+        answer.map_or_else(Answer::Refused, Answer::Crawl)
+    }
+
+    // Looking.
+
+    async fn crawls_here(&self, node: &Node) -> CrawlsHere {
+        let mut counted = self.counted.0.lock().await;
+        if let Some((at, age, here)) = &*counted
+            && at.elapsed() < *age
+        {
+            return here.clone();
+        }
+        let began = Instant::now();
+        let view = node.cluster().await.unwrap_or_default();
+        let counts = node.ask(|reply| Job::Replica(ReplicaJob::CountCrawls(view.held.clone(), reply))).await;
+        let here = CrawlsHere {
+            counts: counts.unwrap_or_default().into_iter().collect(),
+            held: view.held.len() as u32,
+            fetching: view.fetching as u32,
+        };
+        let age = COUNTS_AGE_MIN.max(began.elapsed() * COUNTS_AGE_FACTOR);
+        *counted = Some((Instant::now(), age, here.clone()));
+        here
+    }
+
+    async fn list_crawls(&self, node: &Node, swarm: &Arc<Swarm>) -> CrawlList {
+        let others = swarm.nodes().into_iter().map(|peer| {
+            let swarm = Arc::clone(swarm);
+            async move {
+                match ask_peer(&swarm, peer.peer, &Request::Crawl(CrawlRequest::Here)).await {
+                    Ok(Answer::Crawl(CrawlAnswer::Here(here))) => Ok(here),
+                    Ok(other) => Err((node_name(peer.node), format!("answered {other:?}"))),
+                    Err(error) => Err((node_name(peer.node), error)),
+                }
+            }
+        });
+        let mut all = vec![Ok(self.crawls_here(node).await)];
+        all.extend(futures_util::future::join_all(others).await);
+        let mut list = CrawlList::default();
+        let mut counts: BTreeMap<String, CrawlCounts> = BTreeMap::new();
+        for answer in all {
+            match answer {
+                Ok(CrawlsHere { counts: here, held, fetching }) => {
+                    list.slots += held;
+                    list.fetching += fetching;
+                    here.into_iter().for_each(|(name, more)| counts.entry(name).or_default().add(more));
+                }
+                Err(missing) => list.missing.push(missing),
+            }
+        }
+        let crawls = node.crawls();
+        for crawl in crawls.defined() {
+            let definition = crawl.definition.clone();
+            let counts = counts.remove(&definition.name).unwrap_or_default();
+            list.crawls.push(CrawlRow { name: definition.name.clone(), definition: Some(definition), counts });
+        }
+        let undefined = counts.into_iter().filter(|(name, _)| crawls.filter(name).is_some());
+        list.crawls.extend(undefined.map(|(name, counts)| CrawlRow { name, definition: None, counts }));
+        list
+    }
+
+    // Changes.
+
+    async fn add_crawl(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        definition: CrawlDefinition,
+        replace: bool,
+    ) -> Result<CrawlAnswer, String> {
+        let crawls = node.crawls();
+        let (_, seeds) = definition.understand(crawls.base(), crawls.urls()).map_err(|error| error.to_string())?;
+        if definition.delay_ms.is_some_and(|delay| delay > self.delay_max_ms) {
+            return Err(format!(
+                "a delay of {} s is longer than the nodes keep; at most {} s (their setting politeness.crawl_delay_max_ms)",
+                definition.delay_ms.unwrap_or(0) as f64 / 1e3,
+                self.delay_max_ms as f64 / 1e3
+            ));
+        }
+        let name = definition.name.clone();
+        let other_rules = |crawls: &proto::crawl::crawls::Crawls| {
+            crawls.get(&name).is_some_and(|crawl| !crawl.definition.asks_the_same(&definition))
+        };
+        if !replace && other_rules(&crawls) {
+            return Err(format!(
+                "there is a crawl called {name:?} already, with other seeds or rules; choose another name, or replace it"
+            ));
+        }
+        // Seeds first: until the crawl is defined nothing of it is fetched, and whoever hears that it is knows that they are kept.
+        let found = |url| Discovered { url, kind: EntryKind::Page, depth: 0, priority: PRIORITY_DEFAULT, redirects: 0 };
+        let urls: Vec<Discovered> = seeds.into_iter().map(found).collect();
+        for urls in urls.chunks(SUBMIT_URLS) {
+            submit(node, &name, urls).await?;
+        }
+        let seeds = urls.len() as u64;
+        let kept = self
+            .change(node, swarm, &name, |known| match known {
+                Some(known) if !replace && !known.asks_the_same(&definition) => {
+                    Err("somebody else defined it meanwhile".to_owned())
+                }
+                Some(known) => Ok(CrawlDefinition { defined_at: known.defined_at, ..definition.clone() }),
+                None => Ok(definition.clone()),
+            })
+            .await?;
+        Ok(kept.with_seeds(seeds))
+    }
+
+    async fn set_crawl(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        name: &str,
+        state: CrawlState,
+    ) -> Result<CrawlAnswer, String> {
+        let kept = self
+            .change(node, swarm, name, |known| {
+                let Some(known) = known else {
+                    let crawls = node.crawls();
+                    let names: Vec<&str> = crawls.defined().map(|crawl| crawl.definition.name.as_str()).collect();
+                    let there = if names.is_empty() { "none is defined".to_owned() } else { names.join(", ") };
+                    return Err(format!("there is no crawl called {name:?}; there are: {there}"));
+                };
+                if known.state == CrawlState::Stopped && state != CrawlState::Stopped {
+                    return Err(format!(
+                        "crawl {name:?} was stopped for good; to begin it again, add it again with the same seeds and rules"
+                    ));
+                }
+                Ok(CrawlDefinition { state, ..known.clone() })
+            })
+            .await?;
+        Ok(kept.with_seeds(0))
+    }
+
+    /// Changes the definition of a crawl, and has it kept.
+    async fn change(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        name: &str,
+        decide: impl Fn(Option<&CrawlDefinition>) -> Result<CrawlDefinition, String>,
+    ) -> Result<Kept, String> {
+        let key = DefinitionKey { kind: DefinitionKind::Crawl, name: name.to_owned() };
+        let mut why = NotDefined::Changed;
+        for _ in 0..TRIES {
+            let crawls = node.crawls();
+            let known = crawls.get(name);
+            let definition = decide(known.map(|crawl| &crawl.definition))?;
+            let expects: Option<Version> = known.map(|crawl| crawl.version);
+            let body = Some(definition.encode().map_err(|error| error.to_string())?);
+            match node.define(Define { key: key.clone(), expects, body }).await {
+                Ok(defined) => {
+                    let everybody = swarm.nodes().into_iter().map(|peer| peer.node).chain([node_of(&self.me)]);
+                    let missing = everybody.filter(|node| !defined.by.contains(node)).map(node_name).collect();
+                    let (crawl, state, nodes) = (name.to_owned(), definition.state, defined.by.len() as u32);
+                    return Ok(Kept { crawl, state, nodes, missing });
+                }
+                Err(again @ (NotDefined::Changed | NotDefined::StartedAnew)) => why = again,
+                Err(other) => return Err(format!("crawl {name:?}: {other}")),
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Err(format!("crawl {name:?}: {why}"))
+    }
+}
+
+/// A change that is kept.
+struct Kept {
+    crawl: String,
+    state: CrawlState,
+    nodes: u32,
+    missing: Vec<String>,
+}
+
+impl Kept {
+    fn with_seeds(self, seeds: u64) -> CrawlAnswer {
+        let Kept { crawl, state, nodes, missing } = self;
+        CrawlAnswer::Kept { crawl, state, seeds, nodes, missing }
+    }
+}

@@ -1,0 +1,483 @@
+//! Registry: what people defined (crawls; later sites, jobs and settings), all of it on every node.
+//!
+//! A definition is a lattice value like a record: merge = the larger of two, by [`Version`] and then by bytes, so that copies may come
+//! twice, late and in any order. **Define**: the node that a client asks gives the definition a version above every one it knows, writes it to
+//! its own disk and pushes it to every living node, again and again until each said that it has it fsynced. The client is told that
+//! it is *kept* when a majority of all nodes has it (never fewer than W), and which of the living ones have not said so yet.
+//! A node that has a newer version answers with that: the client hears that somebody else changed it meanwhile.
+//! **Compare**: every node tells the others a digest of everything it holds, on a timer; where digests differ, versions are exchanged
+//! and what is newer is sent. So a node that was away, or that joins, learns everything within one round.
+//! **Removed** definitions stay as tombstones, without a body: nobody who was away brings them back.
+//!
+//! What was not acknowledged may still take effect, when the one node that has it comes back: as with every write that timed out.
+//!
+//! The same comparison carries how many pages of each limited crawl a node has or speaks for, so that limits hold for the whole cluster.
+
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::step::{Effect, Input, NotDefined, Saying, Surroundings};
+use super::mutant::{Planted, planted};
+use crate::crawl::politeness::{Micros, SECOND};
+use crate::id::NodeId;
+
+/// Definitions on one node, removed ones included; more are refused.
+pub const DEFINITIONS_MAX: usize = 1_024;
+/// Bytes of one definition.
+pub const DEFINITION_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a name.
+pub const NAME_BYTES_MAX: usize = crate::key::CRAWL_NAME_BYTES_MAX;
+/// Bytes of the definitions of one letter, about; a single one may be longer.
+const LETTER_BYTES_MAX: usize = 256 << 10;
+
+/// What is defined. Appended only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum DefinitionKind {
+    /// A crawl: [`CrawlDefinition`](crate::crawl::definition::CrawlDefinition).
+    Crawl,
+    /// A site.
+    Site,
+    /// A job.
+    Job,
+    /// A setting.
+    Setting,
+}
+
+/// Names a definition.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct DefinitionKey {
+    /// What it is.
+    pub kind: DefinitionKind,
+    /// Its name.
+    pub name: String,
+}
+
+/// Which of two definitions of the same thing counts: the larger. Never given twice: a life counts upwards, and lives have numbers of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Version {
+    /// Counts changes.
+    pub number: u64,
+    /// Who made this one.
+    pub node: NodeId,
+    /// In which life.
+    pub boot: u32,
+}
+
+/// A definition, or that there is none any more. Ordered by version, and by bytes among equals.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Definition {
+    /// Its name.
+    pub key: DefinitionKey,
+    /// Its version.
+    pub version: Version,
+    /// What it says; `None` if it was removed.
+    pub body: Option<Vec<u8>>,
+}
+
+impl Definition {
+    /// Says whether it may be taken from a peer.
+    pub fn is_sound(&self) -> bool {
+        let body = self.body.as_ref().map_or(0, Vec::len);
+        !self.key.name.is_empty() && self.key.name.len() <= NAME_BYTES_MAX && body <= DEFINITION_BYTES_MAX
+    }
+
+    fn bytes(&self) -> usize {
+        self.key.name.len() + self.body.as_ref().map_or(0, Vec::len) + 32
+    }
+
+    fn hash(&self) -> u64 {
+        let bytes = crate::wire::encode(self).unwrap_or_default();
+        xxhash_rust::xxh3::xxh3_64(&bytes)
+    }
+}
+
+/// Times and bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct RegistryRules {
+    /// How often digests are compared.
+    pub compare_every: Micros,
+    /// After what time a push is repeated.
+    pub repeat_after: Micros,
+    /// How long the living ones that have not answered are waited for once enough have.
+    pub spread_patience: Micros,
+    /// A change that too few nodes have after this is given up.
+    pub patience: Micros,
+    /// Changes under way at once.
+    pub proposals_max: usize,
+}
+
+impl Default for RegistryRules {
+    fn default() -> Self {
+        RegistryRules {
+            compare_every: 2 * SECOND,
+            repeat_after: SECOND / 2,
+            spread_patience: 2 * SECOND,
+            patience: 10 * SECOND,
+            proposals_max: 64,
+        }
+    }
+}
+
+/// A change that a client waits for.
+struct Proposal {
+    ticket: u64,
+    definition: Definition,
+    have: BTreeSet<NodeId>,
+    /// Enough have it.
+    kept: bool,
+    next_push: Micros,
+    begun: Micros,
+}
+
+/// A write to our disk.
+struct Storing {
+    definitions: Vec<Definition>,
+    what: StoringFor,
+}
+
+enum StoringFor {
+    Proposal(u64),
+    Peer { from: NodeId, op: super::message::Op },
+    Repair,
+}
+
+/// The registry of one node.
+pub struct Registry {
+    me: NodeId,
+    boot: u32,
+    rules: RegistryRules,
+    planted: Planted,
+    /// What is on our disk.
+    held: BTreeMap<DefinitionKey, Definition>,
+    digest: u64,
+    /// The largest number that this life gave to a change of each.
+    given: BTreeMap<DefinitionKey, u64>,
+    proposals: BTreeMap<u64, Proposal>,
+    next_proposal: u64,
+    storing: BTreeMap<u64, Storing>,
+    next_store: u64,
+    next_compare: Micros,
+    /// Pages of limited crawls that we have in our slots or speak for, and as others said of theirs.
+    counts: BTreeMap<String, u64>,
+    others: BTreeMap<NodeId, BTreeMap<String, u64>>,
+}
+
+impl Registry {
+    /// The registry of a node that starts at `now` with what is on its disk.
+    pub fn new(now: Micros, me: NodeId, boot: u32, rules: RegistryRules, planted: Planted) -> Registry {
+        Registry {
+            me,
+            boot,
+            rules,
+            planted,
+            held: BTreeMap::new(),
+            digest: 0,
+            given: BTreeMap::new(),
+            proposals: BTreeMap::new(),
+            next_proposal: 0,
+            storing: BTreeMap::new(),
+            next_store: 0,
+            next_compare: now,
+            counts: BTreeMap::new(),
+            others: BTreeMap::new(),
+        }
+    }
+
+    /// What is on disk, before the first step.
+    pub fn load(&mut self, definitions: Vec<Definition>) {
+        for definition in definitions {
+            self.hold(definition);
+        }
+    }
+
+    /// Everything that is held, removed ones included.
+    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.held.values()
+    }
+
+    /// Changes and writes under way.
+    pub fn under_way(&self) -> usize {
+        self.proposals.len() + self.storing.len()
+    }
+
+    /// Whether nobody waits for anything.
+    pub fn is_idle(&self) -> bool {
+        self.under_way() == 0
+    }
+
+    /// Pages of a crawl that other `alive` nodes have or speak for, and how many nodes those are.
+    pub fn spoken_by_others(&self, crawl: &str, alive: &BTreeSet<NodeId>) -> (u64, usize) {
+        let others = self.others.iter().filter(|(node, _)| **node != self.me && alive.contains(node));
+        let spoken = others.filter_map(|(_, counts)| counts.get(crawl));
+        spoken.fold((0, 0), |(pages, nodes), more| (pages + more, nodes + 1))
+    }
+
+    /// When to step again if nothing happens before.
+    pub fn next_wake(&self) -> Micros {
+        let proposal = |proposal: &Proposal| {
+            let given_up = proposal.begun + self.rules.patience;
+            let spread = if proposal.kept { proposal.begun + self.rules.spread_patience } else { given_up };
+            proposal.next_push.min(given_up).min(spread)
+        };
+        self.proposals.values().map(proposal).min().unwrap_or(Micros::MAX).min(self.next_compare)
+    }
+
+    /// Takes in what happened and adds what to do to `out`.
+    pub fn step(&mut self, now: Micros, around: &Surroundings<'_>, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Tick => {}
+            Input::Proposed { ticket, key, expects, body } => self.proposed(now, ticket, key, expects, body, out),
+            Input::Received { from, saying } => self.received(from, saying, out),
+            Input::Stored { op } => self.stored(op, out),
+            Input::StoreFailed { op } => {
+                if let Some(Storing { what: StoringFor::Proposal(number), .. }) = self.storing.remove(&op) {
+                    self.give_up(number, NotDefined::NotWritten, out);
+                }
+            }
+            Input::Counted(counts) => {
+                if self.counts != counts {
+                    self.next_compare = now; // others hand out what is left
+                }
+                self.counts = counts;
+            }
+        }
+        self.work(now, around, out);
+    }
+
+    fn work(&mut self, now: Micros, around: &Surroundings<'_>, out: &mut Vec<Effect>) {
+        let numbers: Vec<u64> = self.proposals.keys().copied().collect();
+        for number in numbers {
+            self.pursue(now, number, around, out);
+        }
+        if now >= self.next_compare {
+            self.next_compare = now + self.rules.compare_every;
+            self.others.retain(|node, _| around.alive.contains(node));
+            if !planted!(self.planted, DefinitionsNotCompared) {
+                let counts: Vec<(String, u64)> = self.counts.clone().into_iter().collect();
+                for to in around.others(self.me) {
+                    let saying = Saying::Compare { digest: self.digest, counts: counts.clone() };
+                    out.push(Effect::Send { to, saying });
+                }
+            }
+        }
+    }
+
+    // Changes.
+
+    fn proposed(
+        &mut self,
+        now: Micros,
+        ticket: u64,
+        key: DefinitionKey,
+        expects: Option<Version>,
+        body: Option<Vec<u8>>,
+        out: &mut Vec<Effect>,
+    ) {
+        let known = self.held.get(&key);
+        let there = known.filter(|known| known.body.is_some()).map(|known| known.version);
+        let refused = if there != expects {
+            Some(NotDefined::Changed)
+        } else if known.is_none() && self.held.len() >= DEFINITIONS_MAX {
+            Some(NotDefined::TooMany)
+        } else if self.proposals.len() >= self.rules.proposals_max {
+            Some(NotDefined::Busy)
+        } else {
+            None
+        };
+        if let Some(why) = refused {
+            return out.push(Effect::NotDefined { ticket, why });
+        }
+        let newest = self.newest(&key).map_or(0, |known| known.version.number);
+        let number = newest.max(self.given.get(&key).copied().unwrap_or(0)) + 1;
+        self.given.insert(key.clone(), number);
+        let definition = Definition { key, version: Version { number, node: self.me, boot: self.boot }, body };
+        if !definition.is_sound() {
+            return out.push(Effect::NotDefined { ticket, why: NotDefined::TooLarge });
+        }
+        self.next_proposal += 1;
+        let (number, have) = (self.next_proposal, BTreeSet::new());
+        let proposal =
+            Proposal { ticket, definition: definition.clone(), have, kept: false, next_push: now, begun: now };
+        self.proposals.insert(number, proposal);
+        self.store(vec![definition], StoringFor::Proposal(number), out);
+    }
+
+    /// Pushes a change to who has not said that it has it, and tells the client when it is time to.
+    fn pursue(&mut self, now: Micros, number: u64, around: &Surroundings<'_>, out: &mut Vec<Effect>) {
+        let Some(proposal) = self.proposals.get_mut(&number) else { return };
+        let alone = planted!(self.planted, OneDefinitionIsEnough);
+        let needed = if alone { 1 } else { around.needed };
+        if !proposal.kept && proposal.have.len() >= needed {
+            proposal.kept = true;
+            out.push(Effect::Kept { definition: proposal.definition.clone() });
+        }
+        let missing: Vec<NodeId> = around.others(self.me).filter(|node| !proposal.have.contains(node)).collect();
+        let since = now.saturating_sub(proposal.begun);
+        if proposal.kept && (missing.is_empty() || since >= self.rules.spread_patience) {
+            let Proposal { ticket, definition, have, .. } = self.proposals.remove(&number).expect("just looked at");
+            return out.push(Effect::Defined { ticket, version: definition.version, by: have });
+        }
+        if since >= self.rules.patience {
+            let (have, needed) = (proposal.have.len(), needed);
+            return self.give_up(number, NotDefined::TooFew { have, needed }, out);
+        }
+        if now >= proposal.next_push {
+            proposal.next_push = now + self.rules.repeat_after;
+            let definitions = vec![proposal.definition.clone()];
+            let op = Some(super::message::Op { boot: self.boot, number });
+            for to in missing {
+                out.push(Effect::Send { to, saying: Saying::Define { op, definitions: definitions.clone() } });
+            }
+        }
+    }
+
+    fn give_up(&mut self, number: u64, why: NotDefined, out: &mut Vec<Effect>) {
+        if let Some(Proposal { ticket, .. }) = self.proposals.remove(&number) {
+            out.push(Effect::NotDefined { ticket, why });
+        }
+    }
+
+    // Our disk.
+
+    fn store(&mut self, definitions: Vec<Definition>, what: StoringFor, out: &mut Vec<Effect>) {
+        self.next_store += 1;
+        out.push(Effect::Store { op: self.next_store, definitions: definitions.clone() });
+        self.storing.insert(self.next_store, Storing { definitions, what });
+    }
+
+    fn stored(&mut self, op: u64, out: &mut Vec<Effect>) {
+        let Some(Storing { definitions, what }) = self.storing.remove(&op) else { return };
+        let fresh: Vec<Definition> =
+            definitions.into_iter().filter(|definition| self.hold(definition.clone())).collect();
+        self.outpaced(out);
+        if !fresh.is_empty() {
+            // Before anybody hears that we have it, it is in force here.
+            out.push(Effect::Redefined { definitions: fresh });
+        }
+        match what {
+            StoringFor::Proposal(number) => {
+                if let Some(proposal) = self.proposals.get_mut(&number) {
+                    proposal.have.insert(self.me);
+                }
+            }
+            StoringFor::Peer { from, op } => out.push(Effect::Send { to: from, saying: Saying::DefineDone { op } }),
+            StoringFor::Repair => {}
+        }
+    }
+
+    /// Holds a definition if it is newer than what is held; says whether it was.
+    fn hold(&mut self, definition: Definition) -> bool {
+        let before = self.held.get(&definition.key);
+        if before.is_some_and(|before| *before >= definition) {
+            return false;
+        }
+        self.digest = self.digest.wrapping_sub(before.map_or(0, Definition::hash)).wrapping_add(definition.hash());
+        self.held.insert(definition.key.clone(), definition);
+        true
+    }
+
+    /// Changes that somebody else's has overtaken before enough nodes had them.
+    fn outpaced(&mut self, out: &mut Vec<Effect>) {
+        let overtaken = |proposal: &Proposal| {
+            !proposal.kept && self.held.get(&proposal.definition.key).is_some_and(|held| *held > proposal.definition)
+        };
+        let numbers: Vec<u64> =
+            self.proposals.iter().filter(|(_, proposal)| overtaken(proposal)).map(|(number, _)| *number).collect();
+        for number in numbers {
+            self.give_up(number, NotDefined::Changed, out);
+        }
+    }
+
+    // What others say.
+
+    fn received(&mut self, from: NodeId, saying: Saying, out: &mut Vec<Effect>) {
+        match saying {
+            Saying::Define { op, definitions } => self.told(from, op, definitions, out),
+            Saying::DefineDone { op } => {
+                // The numbers of a former life mean something else in this one.
+                if op.boot == self.boot
+                    && let Some(proposal) = self.proposals.get_mut(&op.number)
+                {
+                    proposal.have.insert(from);
+                }
+            }
+            Saying::Compare { digest, counts } => {
+                self.others.insert(from, counts.into_iter().collect());
+                if digest != self.digest {
+                    let saying = Saying::Held { versions: self.versions(), answer: false };
+                    out.push(Effect::Send { to: from, saying });
+                }
+            }
+            Saying::Held { versions, answer } => self.compare(from, &versions, answer, out),
+        }
+    }
+
+    fn told(
+        &mut self,
+        from: NodeId,
+        op: Option<super::message::Op>,
+        definitions: Vec<Definition>,
+        out: &mut Vec<Effect>,
+    ) {
+        let newer_here: Vec<Definition> = definitions
+            .iter()
+            .filter_map(|theirs| self.held.get(&theirs.key).filter(|mine| *mine > theirs))
+            .cloned()
+            .collect();
+        self.send_all(from, newer_here, out);
+        let mut newer: Vec<Definition> = definitions;
+        newer.retain(|theirs| self.newest(&theirs.key).is_none_or(|mine| mine <= theirs));
+        let all_held = newer.iter().all(|theirs| self.held.get(&theirs.key) == Some(theirs));
+        match op {
+            _ if newer.is_empty() => {}
+            Some(op) if all_held => out.push(Effect::Send { to: from, saying: Saying::DefineDone { op } }),
+            None if all_held => {}
+            Some(op) => self.store(newer, StoringFor::Peer { from, op }, out),
+            None => self.store(newer, StoringFor::Repair, out),
+        }
+    }
+
+    /// The newest that is held or on its way to our disk: an older one written after it would undo it there.
+    fn newest(&self, key: &DefinitionKey) -> Option<&Definition> {
+        let written = self.storing.values().flat_map(|storing| &storing.definitions).filter(|one| one.key == *key);
+        written.chain(self.held.get(key)).max()
+    }
+
+    fn versions(&self) -> Vec<(DefinitionKey, Version)> {
+        self.held.values().map(|definition| (definition.key.clone(), definition.version)).collect()
+    }
+
+    /// A peer holds something else: it gets what is newer here, and is asked for what is newer there.
+    fn compare(&mut self, from: NodeId, theirs: &[(DefinitionKey, Version)], answer: bool, out: &mut Vec<Effect>) {
+        let known: BTreeMap<&DefinitionKey, Version> = theirs.iter().map(|(key, version)| (key, *version)).collect();
+        let newer = |mine: &&Definition| known.get(&mine.key).is_none_or(|theirs| mine.version > *theirs);
+        let send: Vec<Definition> = self.held.values().filter(newer).cloned().collect();
+        self.send_all(from, send, out);
+        let lacking = theirs.iter().any(|(key, version)| self.held.get(key).is_none_or(|mine| mine.version < *version));
+        if lacking && !answer {
+            let saying = Saying::Held { versions: self.versions(), answer: true };
+            out.push(Effect::Send { to: from, saying });
+        }
+    }
+
+    fn send_all(&self, to: NodeId, definitions: Vec<Definition>, out: &mut Vec<Effect>) {
+        let (mut letter, mut bytes) = (Vec::new(), 0);
+        for definition in definitions {
+            if bytes + definition.bytes() > LETTER_BYTES_MAX && !letter.is_empty() {
+                let definitions = std::mem::take(&mut letter);
+                out.push(Effect::Send { to, saying: Saying::Define { op: None, definitions } });
+                bytes = 0;
+            }
+            bytes += definition.bytes();
+            letter.push(definition);
+        }
+        if !letter.is_empty() {
+            out.push(Effect::Send { to, saying: Saying::Define { op: None, definitions: letter } });
+        }
+    }
+}

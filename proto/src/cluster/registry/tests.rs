@@ -1,0 +1,295 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::cluster::mutant::Planted;
+
+const NODES: u64 = 5;
+
+/// Registries over a network that the test orders: letters wait, and disks hold what was synced.
+struct World {
+    nodes: Vec<Registry>,
+    up: BTreeSet<NodeId>,
+    disks: Vec<BTreeMap<DefinitionKey, Definition>>,
+    letters: Vec<(NodeId, NodeId, Saying)>,
+    now: Micros,
+    boots: Vec<u32>,
+    kept: Vec<Definition>,
+    told: Vec<(u64, Result<Version, NotDefined>)>,
+    tickets: u64,
+}
+
+fn key(name: u8) -> DefinitionKey {
+    DefinitionKey { kind: DefinitionKind::Crawl, name: format!("crawl-{name}") }
+}
+
+impl World {
+    fn new(nodes: u64) -> World {
+        let registry = |node| Registry::new(0, NodeId(node), 1, RegistryRules::default(), Planted::default());
+        World {
+            nodes: (0..nodes).map(registry).collect(),
+            up: (0..nodes).map(NodeId).collect(),
+            disks: vec![BTreeMap::new(); nodes as usize],
+            letters: Vec::new(),
+            now: 0,
+            boots: vec![1; nodes as usize],
+            kept: Vec::new(),
+            told: Vec::new(),
+            tickets: 0,
+        }
+    }
+
+    fn step(&mut self, node: NodeId, input: Input) {
+        let needed = self.nodes.len() / 2 + 1;
+        let mut out = Vec::new();
+        let around = Surroundings { alive: &self.up, needed };
+        self.nodes[node.0 as usize].step(self.now, &around, input, &mut out);
+        for effect in out {
+            match effect {
+                Effect::Send { to, saying } => self.letters.push((node, to, saying)),
+                Effect::Store { op, definitions } => {
+                    for definition in definitions {
+                        let disk = &mut self.disks[node.0 as usize];
+                        let before = disk.get(&definition.key);
+                        if before.is_none_or(|before| *before < definition) {
+                            disk.insert(definition.key.clone(), definition);
+                        }
+                    }
+                    self.step(node, Input::Stored { op });
+                }
+                Effect::Redefined { .. } => {}
+                Effect::Kept { definition } => self.kept.push(definition),
+                Effect::Defined { ticket, version, .. } => self.told.push((ticket, Ok(version))),
+                Effect::NotDefined { ticket, why } => self.told.push((ticket, Err(why))),
+            }
+        }
+    }
+
+    fn define(&mut self, node: u64, name: u8, body: Option<Vec<u8>>) -> u64 {
+        let registry = &self.nodes[node as usize];
+        let there = registry.held.get(&key(name)).filter(|held| held.body.is_some()).map(|held| held.version);
+        self.tickets += 1;
+        let ticket = self.tickets;
+        self.step(NodeId(node), Input::Proposed { ticket, key: key(name), expects: there, body });
+        ticket
+    }
+
+    fn deliver(&mut self, which: usize) {
+        if !self.letters.is_empty() {
+            let (from, to, saying) = self.letters.remove(which % self.letters.len());
+            if self.up.contains(&to) {
+                self.step(to, Input::Received { from, saying });
+            }
+        }
+    }
+
+    fn pass(&mut self, time: Micros) {
+        self.now += time;
+        for node in self.up.clone() {
+            self.step(node, Input::Tick);
+        }
+    }
+
+    fn crash(&mut self, node: u64) {
+        self.up.remove(&NodeId(node));
+    }
+
+    fn start(&mut self, node: u64) {
+        let at = node as usize;
+        if self.up.insert(NodeId(node)) {
+            self.boots[at] += 1;
+            let mut fresh =
+                Registry::new(self.now, NodeId(node), self.boots[at], RegistryRules::default(), Planted::default());
+            fresh.load(self.disks[at].values().cloned().collect());
+            self.nodes[at] = fresh;
+        }
+    }
+
+    fn rest(&mut self) {
+        for _ in 0..40 {
+            self.pass(SECOND / 2);
+            while !self.letters.is_empty() {
+                self.deliver(0);
+            }
+        }
+    }
+
+    fn answer(&self, ticket: u64) -> Option<Result<Version, NotDefined>> {
+        self.told.iter().find(|(of, _)| *of == ticket).map(|(_, answer)| *answer)
+    }
+}
+
+#[test]
+fn a_definition_reaches_everybody_and_the_client_is_told() {
+    let mut world = World::new(3);
+    let ticket = world.define(0, 1, Some(vec![7]));
+    assert_eq!(world.answer(ticket), None, "one disk is not enough");
+    world.rest();
+    assert!(matches!(world.answer(ticket), Some(Ok(_))));
+    assert!(world.disks.iter().all(|disk| disk[&key(1)].body == Some(vec![7])));
+    assert_eq!(world.told.len(), 1, "the client is told once");
+}
+
+#[test]
+fn without_a_majority_the_client_hears_so_and_who_was_away_learns_it() {
+    let mut world = World::new(3);
+    world.crash(1);
+    world.crash(2);
+    let ticket = world.define(0, 1, Some(vec![7]));
+    world.rest();
+    assert_eq!(world.answer(ticket), Some(Err(NotDefined::TooFew { have: 1, needed: 2 })));
+    world.start(1);
+    world.rest();
+    assert_eq!(world.disks[1].len(), 1, "the digests differed");
+    world.start(2);
+    world.rest();
+    assert_eq!(world.disks[2], world.disks[0]);
+}
+
+#[test]
+fn who_has_not_heard_of_the_last_change_cannot_undo_it() {
+    let mut world = World::new(3);
+    world.define(0, 1, Some(vec![1]));
+    world.rest();
+    world.crash(2);
+    for body in 2..6 {
+        world.define(0, 1, Some(vec![body]));
+        world.rest();
+    }
+    world.start(2);
+    world.letters.clear();
+    // It proposes before it has compared anything.
+    let ticket = world.define(2, 1, Some(vec![9]));
+    world.rest();
+    assert_eq!(world.answer(ticket), Some(Err(NotDefined::Changed)));
+    assert!(world.disks.iter().all(|disk| disk[&key(1)].body == Some(vec![5])));
+}
+
+#[test]
+fn what_was_removed_stays_removed_and_may_be_defined_again() {
+    let mut world = World::new(3);
+    world.define(0, 1, Some(vec![1]));
+    world.rest();
+    world.crash(2);
+    world.define(1, 1, None);
+    world.rest();
+    world.start(2);
+    world.rest();
+    assert!(world.disks.iter().all(|disk| disk[&key(1)].body.is_none()));
+    let ticket = world.define(2, 1, Some(vec![3]));
+    world.rest();
+    assert!(matches!(world.answer(ticket), Some(Ok(_))));
+    assert!(world.disks.iter().all(|disk| disk[&key(1)].body == Some(vec![3])));
+}
+
+#[test]
+fn bounds_are_kept() {
+    let mut world = World::new(1);
+    let ticket = world.define(0, 1, Some(vec![0; DEFINITION_BYTES_MAX + 1]));
+    assert_eq!(world.answer(ticket), Some(Err(NotDefined::TooLarge)));
+    for number in 0..DEFINITIONS_MAX {
+        let key = DefinitionKey { kind: DefinitionKind::Crawl, name: number.to_string() };
+        world.step(NodeId(0), Input::Proposed { ticket: 0, key, expects: None, body: Some(Vec::new()) });
+    }
+    let ticket = world.define(0, 200, Some(vec![1]));
+    assert_eq!(world.answer(ticket), Some(Err(NotDefined::TooMany)));
+}
+
+#[test]
+fn pages_are_counted_over_the_living() {
+    let mut world = World::new(3);
+    for node in 0..3 {
+        let counts = [("news".to_owned(), 10 + node)].into_iter().collect();
+        world.step(NodeId(node), Input::Counted(counts));
+    }
+    world.rest();
+    assert_eq!(world.nodes[0].spoken_by_others("news", &world.up), (23, 2));
+    world.crash(2);
+    assert_eq!(world.nodes[0].spoken_by_others("news", &world.up), (11, 1));
+    assert_eq!(world.nodes[0].spoken_by_others("other", &world.up), (0, 0));
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Define(u64, u8, u8),
+    Remove(u64, u8),
+    Deliver(usize),
+    Lose(usize),
+    Repeat(usize),
+    Pass,
+    Crash(u64),
+    Start(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => (0..NODES, 0..3u8, any::<u8>()).prop_map(|(node, name, body)| Act::Define(node, name, body)),
+        1 => (0..NODES, 0..3u8).prop_map(|(node, name)| Act::Remove(node, name)),
+        20 => any::<usize>().prop_map(Act::Deliver),
+        3 => any::<usize>().prop_map(Act::Lose),
+        2 => any::<usize>().prop_map(Act::Repeat),
+        4 => Just(Act::Pass),
+        1 => (0..NODES).prop_map(Act::Crash),
+        2 => (0..NODES).prop_map(Act::Start),
+    ]
+}
+
+proptest! {
+    /// Letters lost, repeated and out of order, nodes that stop and start: in the end all nodes hold the same, and whatever was kept is there in
+    /// that version or a later one.
+    #[test]
+    fn definitions_converge_and_none_that_was_kept_is_lost(acts in proptest::collection::vec(act(), 0..200)) {
+        let mut world = World::new(NODES);
+        for act in acts {
+            match act {
+                Act::Define(node, name, body) if world.up.contains(&NodeId(node)) => {
+                    world.define(node, name, Some(vec![body]));
+                }
+                Act::Remove(node, name) if world.up.contains(&NodeId(node)) => drop(world.define(node, name, None)),
+                Act::Deliver(which) => world.deliver(which),
+                Act::Lose(which) if !world.letters.is_empty() => {
+                    drop(world.letters.remove(which % world.letters.len()));
+                }
+                Act::Repeat(which) if !world.letters.is_empty() => {
+                    let letter = world.letters[which % world.letters.len()].clone();
+                    world.letters.push(letter);
+                }
+                Act::Pass => world.pass(SECOND / 4),
+                Act::Crash(node) => world.crash(node),
+                Act::Start(node) => world.start(node),
+                _ => {}
+            }
+            for kept in &world.kept {
+                let have = world.disks.iter().filter(|disk| disk.get(&kept.key).is_some_and(|held| held >= kept)).count();
+                prop_assert!(have > NODES as usize / 2, "{kept:?} was kept and {have} disks have it");
+            }
+        }
+        (0..NODES).for_each(|node| world.start(node));
+        world.rest();
+        for node in 1..NODES as usize {
+            prop_assert_eq!(&world.disks[node], &world.disks[0]);
+            prop_assert_eq!(&world.nodes[node].held, &world.disks[0]);
+        }
+        for kept in &world.kept {
+            prop_assert!(world.disks[0][&kept.key] >= *kept);
+        }
+        prop_assert!(world.nodes.iter().all(Registry::is_idle));
+    }
+
+    #[test]
+    fn the_order_of_merges_does_not_matter(versions in proptest::collection::vec((0..3u8, 1..5u64, 0..3u64, any::<u8>()), 1..12)) {
+        let definitions: Vec<Definition> = versions
+            .into_iter()
+            .map(|(name, number, node, body)| Definition {
+                key: key(name),
+                version: Version { number, node: NodeId(node), boot: 1 },
+                body: Some(vec![body]),
+            })
+            .collect();
+        let fresh = || Registry::new(0, NodeId(0), 1, RegistryRules::default(), Planted::default());
+        let (mut one, mut other) = (fresh(), fresh());
+        one.load(definitions.clone());
+        other.load(definitions.into_iter().rev().collect());
+        prop_assert_eq!(one.digest, other.digest);
+        prop_assert_eq!(one.held, other.held);
+    }
+}

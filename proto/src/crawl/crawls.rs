@@ -1,0 +1,212 @@
+//! All crawls of a node at one moment: whose rules a URL goes by, and whether it may be fetched now.
+//!
+//! A URL goes by the rules of the crawl under whose name it is kept. A node alone has one set of rules for all names; in a cluster
+//! a name that nobody defined, other than the cluster's own, is one of which this node has not heard yet: nothing of it is fetched.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::definition::{CrawlDefinition, CrawlState, DefinitionError};
+use super::filter::{Filter, FilterRules};
+use crate::cluster::registry::{Definition, DefinitionKind, Version};
+use crate::key::DEFAULT_CRAWL;
+use crate::url::UrlRules;
+
+/// A crawl that is defined.
+#[derive(Clone, Debug)]
+pub struct Crawl {
+    /// What it is.
+    pub definition: CrawlDefinition,
+    /// Which version of that.
+    pub version: Version,
+    /// Its rules; why there are none if they are not understood here: then nothing of it is fetched.
+    pub filter: Result<Arc<Filter>, DefinitionError>,
+    /// Pages that may still be handed out here, those in flight included, if it has a limit.
+    pub left: Option<u64>,
+}
+
+/// All crawls.
+#[derive(Clone, Debug)]
+pub struct Crawls {
+    /// Rules of what nobody defined.
+    otherwise: Arc<Filter>,
+    /// The names for which they count; `None` for all.
+    own: Option<[String; 2]>,
+    urls: UrlRules,
+    defined: BTreeMap<String, Crawl>,
+    /// Counts how often it was said what is left.
+    counted: u64,
+}
+
+impl Crawls {
+    /// A node alone: the same rules for every name.
+    pub fn alone(filter: Arc<Filter>) -> Crawls {
+        Crawls { otherwise: filter, own: None, urls: UrlRules::default(), defined: BTreeMap::new(), counted: 0 }
+    }
+
+    /// A node of a cluster, with rules for the crawl called `own` and for the default one; the others must be defined.
+    pub fn of_cluster(filter: Arc<Filter>, own: &str, urls: UrlRules) -> Crawls {
+        Crawls {
+            otherwise: filter,
+            own: Some([own.to_owned(), DEFAULT_CRAWL.to_owned()]),
+            urls,
+            defined: BTreeMap::new(),
+            counted: 0,
+        }
+    }
+
+    /// With these definitions, which replace older ones of the same name.
+    pub fn with(&self, definitions: &[Definition]) -> Crawls {
+        let mut crawls = self.clone();
+        for definition in definitions.iter().filter(|one| one.key.kind == DefinitionKind::Crawl) {
+            crawls.define(definition);
+        }
+        crawls
+    }
+
+    fn define(&mut self, definition: &Definition) {
+        let (name, version) = (&definition.key.name, definition.version);
+        let Some(Ok(said)) = definition.body.as_ref().map(|body| CrawlDefinition::decode(body)) else {
+            self.defined.remove(name);
+            return;
+        };
+        let before = self.defined.get(name);
+        let same = before.filter(|before| before.definition.asks_the_same(&said));
+        let (filter, left) = match same {
+            // What seeds taught the rules is kept.
+            Some(same) => (same.filter.clone(), same.left),
+            None => {
+                let understood = said.understand(self.base(), &self.urls);
+                (understood.map(|(filter, _)| Arc::new(filter)), said.pages_max.map(|_| 0))
+            }
+        };
+        self.defined.insert(name.clone(), Crawl { definition: said, version, filter, left });
+    }
+
+    /// With this many pages left to hand out here, of crawls that have a limit.
+    pub fn with_left(&self, left: &BTreeMap<String, u64>) -> Crawls {
+        let mut crawls = Crawls { counted: self.counted + 1, ..self.clone() };
+        for (name, left) in left {
+            if let Some(crawl) = crawls.defined.get_mut(name) {
+                crawl.left = crawl.definition.pages_max.map(|_| *left);
+            }
+        }
+        crawls
+    }
+
+    /// What definitions do not say is as in here.
+    pub fn base(&self) -> &FilterRules {
+        self.otherwise.rules()
+    }
+
+    /// How URLs are brought into canonical form.
+    pub fn urls(&self) -> &UrlRules {
+        &self.urls
+    }
+
+    /// The crawls that are defined.
+    pub fn defined(&self) -> impl Iterator<Item = &Crawl> {
+        self.defined.values()
+    }
+
+    /// The crawl of this name, if it is defined.
+    pub fn get(&self, name: &str) -> Option<&Crawl> {
+        self.defined.get(name)
+    }
+
+    /// The rules that URLs of a crawl go by; `None` if nothing is known of it here.
+    pub fn filter(&self, name: &str) -> Option<&Arc<Filter>> {
+        match self.defined.get(name) {
+            Some(crawl) => crawl.filter.as_ref().ok(),
+            None => self.own.as_ref().is_none_or(|own| own.iter().any(|own| own == name)).then_some(&self.otherwise),
+        }
+    }
+
+    /// Whether URLs of a crawl are handed out.
+    pub fn runs(&self, name: &str) -> bool {
+        match self.defined.get(name) {
+            Some(crawl) => crawl.definition.state == CrawlState::Running && crawl.filter.is_ok(),
+            None => self.filter(name).is_some(),
+        }
+    }
+
+    /// The delay that a crawl asks for beyond that of the settings, in milliseconds.
+    pub fn delay_ms(&self, name: &str) -> u64 {
+        self.defined.get(name).and_then(|crawl| crawl.definition.delay_ms).unwrap_or(0)
+    }
+
+    /// Counts how often it was said what is left.
+    pub fn counted(&self) -> u64 {
+        self.counted
+    }
+
+    /// Pages of a crawl that may still be handed out here; `None` if there is no limit.
+    pub fn left(&self, name: &str) -> Option<u64> {
+        self.defined.get(name).and_then(|crawl| crawl.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::filter::Scope;
+    use super::*;
+    use crate::cluster::registry::DefinitionKey;
+    use crate::id::NodeId;
+    use crate::url::CanonicalUrl;
+
+    fn crawls() -> Crawls {
+        let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[]).unwrap();
+        Crawls::of_cluster(Arc::new(filter), DEFAULT_CRAWL, UrlRules::default())
+    }
+
+    fn definition(number: u64, change: impl Fn(&mut CrawlDefinition)) -> Definition {
+        let mut said = CrawlDefinition {
+            name: "news".into(),
+            seeds: vec!["http://a.example/".into()],
+            scope: Scope::Host,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            depth_max: None,
+            pages_max: Some(10),
+            delay_ms: Some(500),
+            recrawl_period_s: None,
+            state: CrawlState::Running,
+            defined_at: 0,
+        };
+        change(&mut said);
+        Definition {
+            key: DefinitionKey { kind: DefinitionKind::Crawl, name: "news".into() },
+            version: Version { number, node: NodeId(1), boot: 1 },
+            body: Some(said.encode().unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_url_goes_by_the_rules_of_its_crawl() {
+        let crawls = crawls().with(&[definition(1, |_| {})]);
+        let elsewhere = CanonicalUrl::parse("http://b.example/", &UrlRules::default()).unwrap();
+        assert!(crawls.filter(DEFAULT_CRAWL).unwrap().admits(&elsewhere, 0).is_ok());
+        assert!(crawls.filter("news").unwrap().admits(&elsewhere, 0).is_err());
+        assert!(crawls.filter("other").is_none() && !crawls.runs("other"), "nobody defined it");
+        assert_eq!((crawls.delay_ms("news"), crawls.delay_ms(DEFAULT_CRAWL)), (500, 0));
+    }
+
+    #[test]
+    fn a_crawl_that_is_paused_keeps_its_rules_and_what_is_left() {
+        let running = crawls().with(&[definition(1, |_| {})]);
+        assert_eq!(running.left("news"), Some(0), "nobody has counted yet");
+        let running = running.with_left(&[("news".to_owned(), 7)].into_iter().collect());
+        let paused = running.with(&[definition(2, |said| said.state = CrawlState::Paused)]);
+        assert!(running.runs("news") && !paused.runs("news"));
+        assert_eq!(paused.left("news"), Some(7));
+        assert!(Arc::ptr_eq(paused.filter("news").unwrap(), running.filter("news").unwrap()));
+        let removed = paused.with(&[Definition { body: None, ..definition(3, |_| {}) }]);
+        assert!(removed.get("news").is_none());
+    }
+
+    #[test]
+    fn rules_that_are_not_understood_here_fetch_nothing() {
+        let crawls = crawls().with(&[definition(1, |said| said.include = vec!["(".into()])]);
+        assert!(!crawls.runs("news") && crawls.filter("news").is_none());
+    }
+}
