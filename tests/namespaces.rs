@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use simulation::world::server::Server;
+use simulation::world::server::{Access, Server};
 use simulation::world::web::{Web, WebPlan};
 use tempfile::TempDir;
 use tests::cluster::{Cluster, sum};
@@ -136,20 +136,18 @@ impl Crawl {
         assert_eq!(self.submitted, self.server.seeds().len(), "a test hands in all seeds");
         let all = (SLOTS, self.expected, self.expected);
         wait_until("everything is crawled", || self.cluster.totals() == all);
+        let urls: BTreeSet<String> =
+            judge::page_requests(&self.server, &self.server.access_log()).into_keys().collect();
+        assert_eq!(urls.len() as u64, self.expected, "every page was fetched");
+        self.cluster.come_to_rest(nodes, REPLICAS, &urls);
         let log = self.server.access_log();
-        let requests = judge::page_requests(&self.server, &log);
-        let redundant = requests.values().map(|count| u64::from(count - 1)).sum::<u64>();
+        let redundant =
+            judge::page_requests(&self.server, &log).values().map(|count| u64::from(count - 1)).sum::<u64>();
         let (carried, lost) = self.cluster.network().traffic_total();
-        println!(
-            "{redundant} of {} pages were fetched again; {lost} packets of {} were lost",
-            self.expected,
-            carried + lost
-        );
-        assert_eq!(requests.len() as u64, self.expected, "every page was fetched");
-        self.cluster.come_to_rest(nodes, REPLICAS, &requests.into_keys().collect::<BTreeSet<String>>());
-        assert_eq!(self.server.access_log().len(), log.len(), "the crawl was over");
+        let packets = carried + lost;
+        println!("{redundant} of {} pages were fetched again; {lost} packets of {packets} were lost", self.expected);
         assert!(redundant <= redundant_max, "{redundant} redundant fetches, at most {redundant_max} were expected");
-        let by_host = |access: &simulation::world::server::Access| access.host.clone();
+        let by_host = |access: &Access| access.host.clone();
         judge::assert_spaced(&log, by_host, |_| DELAY_MS);
         let pages: Vec<_> = log.iter().filter(|access| !judge::is_robots(access)).cloned().collect();
         judge::assert_spaced(&pages, by_host, |_| CRAWL_DELAY_MS);
@@ -246,6 +244,24 @@ fn two_of_five_that_are_cut_off_stop_and_the_others_go_on() {
     let owners = (0..8).map(|host| crawl.cluster.owner_of(&crawl.server.web().host_name(host)));
     let hosts = owners.filter(|owner| [3, 4].contains(owner)).count() as u64;
     crawl.judge(&[0, 1, 2, 3, 4], 2 * CONCURRENCY + hosts * LEASE_MS / CRAWL_DELAY_MS);
+}
+
+#[test]
+#[ignore = "does not hold yet: others reach it through the one, count it as alive, and leave its slots to it"]
+fn slots_of_a_node_that_reaches_too_few_voters_are_taken_over() {
+    let Some(network) = network(5) else { return };
+    let mut crawl = Crawl::start(network, 5, 5, 10);
+    crawl.submit_at(1, 5);
+    crawl.hold_everything(1, 5);
+    for other in 2..5 {
+        crawl.cluster.network().set(0, other, Line::CUT);
+        crawl.cluster.network().set(other, 0, Line::CUT);
+    }
+    crawl.holds_nothing(0);
+    crawl.hold_everything(2, 4);
+    crawl.cluster.network().set_all(Line::CLEAR);
+    crawl.hold_everything(0, 5);
+    crawl.judge(&[0, 1, 2, 3, 4], CONCURRENCY);
 }
 
 #[test]
