@@ -80,7 +80,8 @@ impl Crawl {
     /// Starts `nodes` nodes in a network that has machines for them.
     fn start(network: Network, nodes: usize, hosts: u32, pages: u32) -> Crawl {
         let work = tempfile::tempdir().unwrap();
-        let plan = WebPlan { delay_ms: 3, cross_host_percent: 0, ..WebPlan::bench(17, hosts, pages) };
+        let plan =
+            WebPlan { delay_ms: 3, cross_host_percent: 0, hosts_linked: false, ..WebPlan::bench(17, hosts, pages) };
         let server = Server::start(Web::new(plan.with_crawl_delay_ms(CRAWL_DELAY_MS as u32))).unwrap();
         for machine in 0..network.count() {
             network.machine(machine).inside(|| server.listen_here_too()).unwrap();
