@@ -1,15 +1,20 @@
 //! What the tests of the whole program share. Reading order: [`program`] runs `orbweaver` as a user would, [`found`] reads
 //! what it left in its data folder, [`judge`] holds the access log of a server against the rules, [`raw`] is a server for
-//! answers that the synthetic web does not give, [`inside`] runs a node within the test.
+//! answers that the synthetic web does not give, [`inside`] runs a node within the test, [`cluster`] runs several as processes,
+//! [`network`] carries what they say and loses it when told to.
 //!
 //! The program is not built by the tests: `cargo build --workspace` comes first (`make test` sees to it).
 
+pub mod cluster;
 pub mod fleet;
 pub mod found;
 pub mod inside;
 pub mod judge;
+pub mod namespace;
+pub mod network;
 pub mod program;
 pub mod raw;
+pub mod tun;
 
 use std::time::{Duration, Instant};
 
@@ -40,10 +45,20 @@ path_queries_max = 30
 "#;
 
 /// Waits until `done` holds; panics with `what` if that takes longer than [`PATIENCE`].
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, done: impl FnMut() -> bool) {
+    assert!(eventually(done), "waited {PATIENCE:?} in vain until {what}");
+}
+
+/// Whether `done` comes to hold within [`PATIENCE`].
+pub fn eventually(mut done: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain until {what}");
+    loop {
+        if done() {
+            return true;
+        }
+        if started.elapsed() > PATIENCE {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -69,7 +69,7 @@ impl Default for ServerOptions {
 pub struct Server {
     shared: Arc<Shared>,
     port: u16,
-    hosts: Vec<Mutex<Option<AbortHandle>>>, // one accept loop per host; None while it refuses connections
+    hosts: Vec<Mutex<Vec<AbortHandle>>>, // accept loops of each host, one a network; none while it refuses connections
     handle: Handle,
     runtime: Option<Runtime>,
 }
@@ -119,9 +119,20 @@ impl Server {
         let mut server = Server { shared, port, hosts: Vec::new(), handle, runtime };
         for (host, listener) in listeners.into_iter().enumerate() {
             let accept = listener.map(|listener| server.spawn_accept(host as u32, listener)).transpose()?;
-            server.hosts.push(Mutex::new(accept));
+            server.hosts.push(Mutex::new(accept.into_iter().collect()));
         }
         Ok(server)
+    }
+
+    /// Listens a second time, in the network namespace of the thread that calls this: the same addresses, port and log, for
+    /// clients to whom another loopback device belongs.
+    pub fn listen_here_too(&self) -> anyhow::Result<()> {
+        let web = &self.shared.web;
+        for host in (0..web.host_count()).filter(|host| !web.is_down(*host)) {
+            let accept = self.spawn_accept(host, listen(web, host, self.port)?)?;
+            self.hosts[host as usize].lock().expect("no panic while locked").push(accept);
+        }
+        Ok(())
     }
 
     /// The web as it is served, with the port in its URLs.
@@ -172,13 +183,14 @@ impl Server {
     }
 
     /// Takes a host off the network, connections included, or puts it back. Hosts that are down by plan can be put up.
+    /// What comes back does so in the caller's network only, see [`Server::listen_here_too`].
     pub fn set_down(&self, name: &str, down: bool) -> anyhow::Result<()> {
         let host = self.shared.web.host_number(name).with_context(|| format!("there is no host {name}"))?;
-        let mut accept = self.hosts[host as usize].lock().expect("no panic while locked");
-        match (down, accept.take()) {
-            (true, Some(running)) => running.abort(),
-            (false, None) => *accept = Some(self.spawn_accept(host, listen(&self.shared.web, host, self.port)?)?),
-            (_, unchanged) => *accept = unchanged,
+        let mut accepts = self.hosts[host as usize].lock().expect("no panic while locked");
+        if down {
+            accepts.drain(..).for_each(|accept| accept.abort());
+        } else if accepts.is_empty() {
+            accepts.push(self.spawn_accept(host, listen(&self.shared.web, host, self.port)?)?);
         }
         Ok(())
     }
@@ -189,9 +201,7 @@ impl Server {
             return;
         }
         for host in &self.hosts {
-            if let Some(accept) = host.lock().expect("no panic while locked").take() {
-                accept.abort();
-            }
+            host.lock().expect("no panic while locked").drain(..).for_each(|accept| accept.abort());
         }
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background(); // allowed inside another runtime, where waiting is not

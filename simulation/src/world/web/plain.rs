@@ -125,7 +125,7 @@ impl Web {
         let first = u64::from(page) * PAGE_BRANCHES + 1;
         let pages = first..(first + PAGE_BRANCHES).min(u64::from(plan.pages_per_host));
         links.extend(pages.map(|child| tree(host, child as u32)));
-        if page == 0 {
+        if page == 0 && plan.hosts_linked {
             let first = host.saturating_mul(HOST_BRANCHES).saturating_add(1);
             let hosts = first..first.saturating_add(HOST_BRANCHES).min(plan.hosts);
             links.extend(hosts.map(|child| tree(child, 0)));

@@ -18,6 +18,8 @@ pub struct WebPlan {
     pub links_per_page: u32,
     /// Of the links drawn at random, how many lead to another host.
     pub cross_host_percent: u32,
+    /// Whether the roots of hosts link to each other as a tree, so that all hosts are reached from host 0.
+    pub hosts_linked: bool,
     /// Mean size of a plain page; pages are between half of it and one and a half times it.
     pub page_bytes: u32,
     /// How hosts are called.
@@ -192,6 +194,7 @@ impl Default for WebPlan {
             pages_per_host: 20,
             links_per_page: 12,
             cross_host_percent: 25,
+            hosts_linked: true,
             page_bytes: 4_096,
             addressing: Addressing::Addresses,
             port: 80,
