@@ -21,11 +21,20 @@ pub struct DefinitionsConverge {
     disks: BTreeMap<NodeId, BTreeMap<DefinitionKey, Version>>,
     acknowledged: BTreeMap<DefinitionKey, Version>,
     waiting: BTreeSet<usize>,
+    /// Nodes whose disks were lost.
+    lost: BTreeSet<NodeId>,
 }
 
 impl DefinitionsConverge {
     fn copies(&self, key: &DefinitionKey, version: Version) -> usize {
         self.disks.values().filter(|disk| disk.get(key).is_some_and(|held| *held >= version)).count()
+    }
+
+    /// A disk that had it was lost, and the others that have it stay away: more is gone than W copies bear.
+    fn is_out_of_reach(&self, key: &DefinitionKey, version: Version, up: &BTreeSet<NodeId>) -> bool {
+        let has =
+            |node: &NodeId| self.disks.get(node).and_then(|disk| disk.get(key)).is_some_and(|held| *held >= version);
+        !self.lost.is_empty() && !up.iter().any(has)
     }
 
     /// Says what is missing until the nodes that are `up` hold the same, and everybody has an answer.
@@ -38,7 +47,7 @@ impl DefinitionsConverge {
         for node in up {
             let disk = self.disks.get(node).unwrap_or(&nothing);
             for (key, version) in &self.acknowledged {
-                if disk.get(key).is_none_or(|held| held < version) {
+                if disk.get(key).is_none_or(|held| held < version) && !self.is_out_of_reach(key, *version, up) {
                     return Some(format!("node {} has not the acknowledged definition of {}", node.0, key.name));
                 }
             }
@@ -77,6 +86,7 @@ impl Invariant for DefinitionsConverge {
             }
             Event::DiskWiped { node } => {
                 self.disks.remove(node);
+                self.lost.insert(*node);
                 let already = usize::from(before.disks_lost.contains(node));
                 if before.disks_lost.len() + 1 - already < before.write_quorum
                     && let Some((key, _)) =
@@ -151,5 +161,17 @@ mod tests {
         assert!(judge([Event::DefinitionAsked { number: 3 }]).1.is_some());
         let answered = [Event::DefinitionAsked { number: 3 }, Event::DefinitionAnswered { number: 3 }];
         assert_eq!(judge(answered), (Ok(()), None));
+    }
+
+    #[test]
+    fn only_after_a_disk_was_lost_may_a_version_stay_away_with_its_node() {
+        let mut invariant = DefinitionsConverge::default();
+        let away = [durable(A, 2), durable(B, 2), acknowledged(2), durable(C, 1)];
+        assert_eq!(show(&mut invariant, away.map(|event| (0, event))), Ok(()));
+        let up: BTreeSet<NodeId> = [C].into_iter().collect();
+        assert!(invariant.missing(&up).is_some());
+        assert_eq!(show(&mut invariant, [(1, Event::DiskWiped { node: B })]), Ok(()));
+        assert_eq!(invariant.missing(&up), None);
+        assert!(invariant.missing(&[A, C].into_iter().collect()).is_some(), "A has it");
     }
 }
