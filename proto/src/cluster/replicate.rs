@@ -85,7 +85,8 @@ impl<P> Writes<P> {
         Writes { rules, planted, next: 0, writes: BTreeMap::new(), wakes: BTreeSet::new() }
     }
 
-    /// Begins a write to `targets`, of a cluster with `members` places; `must` is one of the copies, if it is a target.
+    /// Begins a write to `targets`, of a cluster with `members` places, and to `must`, also if it keeps the slot no longer: who
+    /// leaves still settles what it handed out.
     /// Gives the purpose back at the bound.
     #[allow(clippy::too_many_arguments)]
     pub fn begin(
@@ -93,7 +94,7 @@ impl<P> Writes<P> {
         now: Micros,
         slot: Slot,
         copies: Vec<RecordCopy>,
-        targets: BTreeSet<NodeId>,
+        mut targets: BTreeSet<NodeId>,
         members: usize,
         must: Option<NodeId>,
         purpose: P,
@@ -102,6 +103,7 @@ impl<P> Writes<P> {
             return Err(purpose);
         }
         self.next += 1;
+        targets.extend(must);
         let quorum = if planted!(self.planted, OneCopyIsEnough) { 1 } else { self.rules.quorum.min(members.max(1)) };
         let next_try = now + self.rules.retry_after;
         let write = Write {
@@ -110,7 +112,7 @@ impl<P> Writes<P> {
             targets: targets.clone(),
             acknowledged: BTreeSet::new(),
             quorum,
-            must: must.filter(|node| targets.contains(node)),
+            must,
             purpose: Some(purpose),
             tries: 0,
             next_try,
@@ -155,7 +157,8 @@ impl<P> Writes<P> {
             write.tries += 1;
             write.next_try = now + rules.retry_after * u64::from(write.tries.min(4) + 1);
             // A replica that died is replaced by the next one; what it misses, repair brings when it is back.
-            let acting = acting(write.slot);
+            let mut acting = acting(write.slot);
+            acting.extend(write.must);
             if !settled {
                 write.targets.extend(acting.iter().copied());
             }
@@ -238,7 +241,10 @@ mod tests {
         let elsewhere = writes.begin(0, Slot(1), one(), nodes(&[2, 3]), 5, Some(NodeId(1)), "purpose");
         let number = elsewhere.ok().unwrap().number;
         writes.acknowledged(number, NodeId(2));
-        assert_eq!(writes.acknowledged(number, NodeId(3)), Some("purpose"), "who keeps no copy is not waited for");
+        assert_eq!(writes.acknowledged(number, NodeId(3)), None, "also of who leaves, and keeps no copy any more");
+        let (sendings, _) = writes.due(SECOND, |_| nodes(&[2, 3]));
+        assert_eq!(sendings[0].to, [NodeId(1)]);
+        assert_eq!(writes.acknowledged(number, NodeId(1)), Some("purpose"));
     }
 
     #[test]

@@ -99,7 +99,9 @@ impl Queue {
                 (origin.clone(), RobotsState::Known { rules, copy: copy.clone() })
             })
             .collect();
-        let delay = delay_of(&robots);
+        // A robots.txt that is too old is asked for again; until then its delay is the best that is known.
+        let said = facts.robots.iter().map(|(_, copy)| robots_of(copy, &rules.product_token).crawl_delay_ms());
+        let delay = said.flatten().max();
         Queue {
             window: BTreeMap::new(),
             cursor: None,

@@ -594,3 +594,13 @@ proptest! {
         world.assert_polite(SECOND);
     }
 }
+
+#[test]
+fn the_delay_of_a_robots_txt_that_is_too_old_is_kept_until_the_next_is_read() {
+    let copy = RobotsCopy { until: 1_000, body: Some(b"User-agent: *\nCrawl-delay: 20".to_vec()) };
+    let facts = HostFacts { robots: vec![("http://a.example".to_owned(), copy)], heard: true, ..HostFacts::default() };
+    let now = Now { mono: 0, unix_ms: 2_000 };
+    let queue = Queue::new(now, &rules(), &facts);
+    assert!(matches!(queue.may_fetch(now, &url("http://a.example/x")), RobotsSay::Ask));
+    assert_eq!(queue.pace.next_ok(), 20 * SECOND);
+}
