@@ -270,5 +270,13 @@ fn a_cluster_crawls_for_the_command_line_and_goes_on_without_it() {
     let requests = judge::page_requests(&server, &server.access_log());
     assert_eq!(requests.len() as u64, expected);
     assert!(requests.values().all(|count| *count == 1), "nothing was fetched twice: {requests:?}");
+
+    // A seed that brings nothing says why; nothing is sent to an address that is not allowed.
+    let refused = ["crawl", "--cluster", cluster.folder(), "http://10.0.0.1/", "--name", "private"];
+    let ended = run(&refused);
+    assert_eq!(ended.code, Some(0), "{ended}");
+    for said in ["seed http://10.0.0.1/ failed: address_refused", "fetch.allow_addresses"] {
+        assert!(ended.stdout.contains(said), "{said}\n{ended}");
+    }
     cluster.stop();
 }

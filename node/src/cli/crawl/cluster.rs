@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use proto::control::crawl::{CrawlAnswer, CrawlList, CrawlRequest, CrawlRow};
 use proto::control::{Answer, Request};
 use proto::crawl::definition::{CrawlDefinition, CrawlState};
+use proto::crawl::retry::Failure;
 use proto::id::SLOTS;
 use proto::url::CanonicalUrl;
 use serde_json::{Value, json};
@@ -27,6 +28,9 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 const LOOKS_AT_REST: u32 = 2;
 /// How long it is tried to reach another node when the one that was asked is gone.
 const REACH_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Seeds that are looked up at the end; who gave more asks `ctl url status`.
+const SEEDS_LOOKED_UP: usize = 10;
 
 /// How following ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +103,7 @@ fn understand(arguments: &CrawlArguments) -> Result<CrawlDefinition, Complaint> 
 
 async fn crawl(access: &Access, folder: &Path, definition: CrawlDefinition, as_json: bool) -> Result<Exit, Complaint> {
     let mut signals = signals().map_err(|error| Complaint::failed(format!("cannot listen for Ctrl-C: {error}")))?;
-    let name = definition.name.clone();
+    let (name, seeds) = (definition.name.clone(), definition.seeds.clone());
     let mut connection = Connection::open(access).await?;
     let add = Request::Crawl(CrawlRequest::Add(Box::new(definition), false));
     match connection.ask(&add).await? {
@@ -131,8 +135,36 @@ async fn crawl(access: &Access, folder: &Path, definition: CrawlDefinition, as_j
             break ended;
         }
     };
+    let failed = if ended == Ended::Interrupted { Vec::new() } else { failed_seeds(&mut connection, &name, &seeds).await };
     connection.close().await;
-    follower.sum_up(ended, folder)
+    follower.sum_up(ended, folder, &failed)
+}
+
+/// Seeds that failed, and why, as far as the cluster tells it now.
+async fn failed_seeds(connection: &mut Connection, crawl: &str, seeds: &[String]) -> Vec<(String, String)> {
+    let mut failed = Vec::new();
+    for url in seeds.iter().take(SEEDS_LOOKED_UP) {
+        let question = Request::Url { crawl: crawl.to_owned(), url: url.clone() };
+        let Ok(Answer::Url(answers)) = connection.ask(&question).await else { return failed };
+        let known = answers.into_iter().filter_map(|answer| answer.state.ok()?);
+        if let Some(failure) = known.max_by_key(|facts| facts.progress).and_then(|facts| facts.failure) {
+            failed.push((url.clone(), failure));
+        }
+    }
+    failed
+}
+
+/// What to tell of seeds that failed.
+fn seed_notes(failed: &[(String, String)]) -> Vec<String> {
+    let mut notes: Vec<String> = failed.iter().map(|(seed, why)| format!("seed {seed} failed: {why}")).collect();
+    let refused = Failure::AddressRefused.to_string();
+    if failed.iter().any(|(_, why)| *why == refused) {
+        notes.push(
+            "private and local addresses are crawled only if the nodes' setting fetch.allow_addresses names them (`cluster local --allow-address`)"
+                .into(),
+        );
+    }
+    notes
 }
 
 /// Asks how the crawls go; if the node that was asked is gone, another one is.
@@ -230,12 +262,13 @@ impl Follower<'_> {
         Ok(())
     }
 
-    fn sum_up(&self, ended: Ended, folder: &Path) -> Result<Exit, Complaint> {
+    fn sum_up(&self, ended: Ended, folder: &Path, failed: &[(String, String)]) -> Result<Exit, Complaint> {
         let (name, folder) = (self.name, folder.display());
         if self.as_json {
             let mut fields = self.fields();
             fields["type"] = json!("summary");
             fields["ended"] = json!(ended.name());
+            fields["failed_seeds"] = failed.iter().map(|(url, error)| json!({ "url": url, "error": error })).collect();
             written(say(&fields))?;
         } else if let Some((row, _)) = &self.last {
             let totals = row.counts.totals;
@@ -248,7 +281,8 @@ impl Follower<'_> {
                 ("open", show_count(row.counts.open)),
                 ("content", show_size(totals.bytes)),
             ];
-            let lines: Vec<String> = rows.iter().map(|(what, value)| format!("{what:<12} {value}")).collect();
+            let mut lines: Vec<String> = rows.iter().map(|(what, value)| format!("{what:<12} {value}")).collect();
+            lines.extend(seed_notes(failed));
             written(say(&lines.join("\n")))?;
         }
         if ended == Ended::Interrupted {
