@@ -4,6 +4,7 @@ mod access;
 mod crawl;
 mod ctl;
 mod export;
+mod frontier;
 mod keygen;
 mod local;
 mod moved;
@@ -88,6 +89,8 @@ enum Command {
     Cluster(local::ClusterCommand),
     /// Ask and steer a running cluster
     Ctl(ctl::CtlArguments),
+    /// Be a client of the URL Frontier API: of a node, or of any other server of it
+    Frontier(frontier::FrontierArguments),
     /// Make a data folder from a backup
     Restore(restore::RestoreArguments),
     /// Make identities and the swarm key of a cluster, or show those that are there
@@ -106,6 +109,7 @@ pub fn run() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Cluster(command) => local::run(&command),
         Command::Ctl(arguments) => ctl::run(&arguments),
+        Command::Frontier(arguments) => frontier::run(arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
     };
