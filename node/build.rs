@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let proto = "../proto/urlfrontier.proto";
-    println!("cargo:rerun-if-changed={proto}");
-    let files = protox::compile([proto], ["../proto"])?;
+    println!("cargo:rerun-if-changed=../proto/urlfrontier.proto");
+    let mut compiler = protox::Compiler::new(["../proto"])?;
+    compiler.include_imports(true).open_file("urlfrontier.proto")?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("urlfrontier.bin"), compiler.encode_file_descriptor_set())?; // for reflection
     tonic_prost_build::configure()
         .btree_map(".") // metadata is kept in order: the same metadata is the same bytes
-        .file_descriptor_set_path(out.join("urlfrontier.bin"))
-        .compile_fds(files)?;
+        .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

@@ -123,7 +123,8 @@ async fn list(client: &mut Client, crawl: &str, start: u32, size: u32) -> Vec<St
 
 async fn count(client: &mut Client, crawl: &str, filter: Option<&str>, ignore_case: bool) -> u64 {
     let filter = filter.map(str::to_owned);
-    let params = api::CountUrlParams { crawl_id: crawl.into(), filter, ignore_case: Some(ignore_case), ..Default::default() };
+    let params =
+        api::CountUrlParams { crawl_id: crawl.into(), filter, ignore_case: Some(ignore_case), ..Default::default() };
     client.count_ur_ls(params).await.unwrap().into_inner().value
 }
 
@@ -156,7 +157,11 @@ async fn puts_are_acknowledged(client: &mut Client, tag: &str) {
     let url = "http://a.example/1";
     let named = api::UrlItem { id: "mine".into(), ..found(info(crawl, "", url)) };
     assert_eq!(put(client, vec![named]).await, [("mine".to_owned(), Ack::Ok)]);
-    assert_eq!(put(client, vec![found(info(crawl, "", url))]).await, [(url.to_owned(), Ack::Skipped)], "the URL names it");
+    assert_eq!(
+        put(client, vec![found(info(crawl, "", url))]).await,
+        [(url.to_owned(), Ack::Skipped)],
+        "the URL names it"
+    );
     let first = status(client, crawl, "", url).await.unwrap();
     assert!(date(&first) > now_s() - 60 && first.creation_date > now_s() - 60, "found now");
     // Known: always taken, with date and metadata; a second round of one URL on one stream is in order.
@@ -183,7 +188,11 @@ async fn puts_are_acknowledged(client: &mut Client, tag: &str) {
     let nothing = api::UrlItem { id: "none".into(), ..Default::default() };
     let long = found(info(crawl, &"k".repeat(256), url));
     let bomb = found(info(crawl, "bomb", &"x".repeat(70_000)));
-    let acks = put(client, vec![nothing, long, bomb, found(info(crawl, "", "http:///")), found(info(crawl, "", "http://b.example/"))]).await;
+    let acks = put(
+        client,
+        vec![nothing, long, bomb, found(info(crawl, "", "http:///")), found(info(crawl, "", "http://b.example/"))],
+    )
+    .await;
     let acks: Vec<Ack> = acks.into_iter().map(|(_, ack)| ack).collect();
     assert_eq!(acks, [Ack::Skipped, Ack::Skipped, Ack::Skipped, Ack::Skipped, Ack::Ok]);
     // Acknowledgements come while the stream is open.
@@ -202,21 +211,35 @@ async fn names_are_what_they_are(client: &mut Client, tag: &str) {
     let crawl = &format!("{tag}_names");
     let of = |url: &str, key: &str| found(info(crawl, key, url));
     let longest = "k".repeat(255);
-    put_all(client, vec![
-        of("http://user:secret@host.example/", ""),
-        of("http://[2001:db8::1]/", ""),
-        of("http://h.example#f", ""),
-        of("http://UP.example/", ""),
-        of("bare.example/x", ""),
-        of("http://x.example/", "with_underscore"),
-        of("http://x.example/", "other key"),
-        of("", "empty"),
-        of("http://x.example/", &longest),
-        of("http://x.example/", "zero\0byte"),
-    ])
+    put_all(
+        client,
+        vec![
+            of("http://user:secret@host.example/", ""),
+            of("http://[2001:db8::1]/", ""),
+            of("http://h.example#f", ""),
+            of("http://UP.example/", ""),
+            of("bare.example/x", ""),
+            of("http://x.example/", "with_underscore"),
+            of("http://x.example/", "other key"),
+            of("", "empty"),
+            of("http://x.example/", &longest),
+            of("http://x.example/", "zero\0byte"),
+        ],
+    )
     .await;
     let keys: BTreeSet<String> = queues(client, crawl, false).await.values.into_iter().collect();
-    let expected = ["host.example", "[2001:db8::1]", "h.example", "up.example", "bare.example", "with_underscore", "other key", "empty", &longest, "zero\0byte"];
+    let expected = [
+        "host.example",
+        "[2001:db8::1]",
+        "h.example",
+        "up.example",
+        "bare.example",
+        "with_underscore",
+        "other key",
+        "empty",
+        &longest,
+        "zero\0byte",
+    ];
     assert_eq!(keys, expected.iter().map(|key| (*key).to_owned()).collect());
     // The same URL in another queue is another URL, and keys and crawls with underscores are served.
     assert_eq!(urls_at_last(client, wanted(crawl, "with_underscore", 0, 0, 30)).await, ["http://x.example/"]);
@@ -240,7 +263,11 @@ async fn urls_are_leased(client: &mut Client, tag: &str) {
     let crawl = &format!("{tag}-lease");
     let url = |name: &str| info(crawl, "k", name);
     // By date, then by URL; nothing that is not due.
-    put_all(client, vec![known(url("c"), 7), known(url("b"), 7), known(url("a"), 9), known(url("later"), now_s() + 3_600)]).await;
+    put_all(
+        client,
+        vec![known(url("c"), 7), known(url("b"), 7), known(url("a"), 9), known(url("later"), now_s() + 3_600)],
+    )
+    .await;
     let millis = known(url("in milliseconds"), 1_800_000_000_000);
     put_all(client, vec![millis, known(url("for ever"), u64::MAX)]).await;
     let before = Instant::now();
@@ -291,7 +318,12 @@ async fn gates_close(client: &mut Client, tag: &str) {
     client.block_queue_until(block(0)).await.unwrap();
     assert_eq!(urls_at_last(client, wanted(crawl, "k", 0, 1, 600)).await, ["u0"]);
     // A delay of its own: not before it is over, also through a keyless call.
-    let delay = |key: &str, delay_requestable| api::QueueDelayParams { key: key.into(), delay_requestable, crawl_id: crawl.clone(), local: false };
+    let delay = |key: &str, delay_requestable| api::QueueDelayParams {
+        key: key.into(),
+        delay_requestable,
+        crawl_id: crawl.clone(),
+        local: false,
+    };
     let slow = |url: &str, date| known(info(&format!("{crawl}-slow"), "k", url), date);
     put_all(client, vec![slow("1", 5), slow("2", 6)]).await;
     let of_slow = api::QueueDelayParams { crawl_id: format!("{crawl}-slow"), ..delay("k", 1) };
@@ -333,7 +365,8 @@ async fn gates_close(client: &mut Client, tag: &str) {
 
 async fn crawls_are_told_apart(client: &mut Client, tag: &str) {
     // The names whose deletion broke another's store.
-    let names: Vec<String> = ["news", "news2", "news-x", "news_x", "ab", "b", "ab-c"].iter().map(|name| format!("{tag}{name}")).collect();
+    let names: Vec<String> =
+        ["news", "news2", "news-x", "news_x", "ab", "b", "ab-c"].iter().map(|name| format!("{tag}{name}")).collect();
     for name in &names {
         put_all(client, vec![found(info(name, "k", "u")), known(info(name, "k", "done"), 0)]).await;
     }
@@ -355,7 +388,8 @@ async fn crawls_are_told_apart(client: &mut Client, tag: &str) {
 
 async fn lists_and_counts(client: &mut Client, tag: &str) {
     let crawl = &format!("{tag}-list");
-    let items = (0..120).map(|n| known(info(crawl, &format!("q{}", n % 7), &format!("http://x/Page{n:03}")), n % 2)).collect();
+    let items =
+        (0..120).map(|n| known(info(crawl, &format!("q{}", n % 7), &format!("http://x/Page{n:03}")), n % 2)).collect();
     put_all(client, items).await;
     assert_eq!(list(client, crawl, 0, 0).await.len(), 100, "a page");
     let all = list(client, crawl, 0, u32::MAX).await;
@@ -367,7 +401,10 @@ async fn lists_and_counts(client: &mut Client, tag: &str) {
     assert_eq!(paged, all, "pages add up");
     assert_eq!(count(client, crawl, None, false).await, 120);
     assert_eq!(count(client, crawl, Some("  "), false).await, 120, "a blank filter is none");
-    assert_eq!((count(client, crawl, Some("page00"), false).await, count(client, crawl, Some("page00"), true).await), (0, 10));
+    assert_eq!(
+        (count(client, crawl, Some("page00"), false).await, count(client, crawl, Some("page00"), true).await),
+        (0, 10)
+    );
     let page = api::Pagination { start: 2, size: 3, include_inactive: true, crawl_id: crawl.clone(), local: false };
     let some = client.list_queues(page).await.unwrap().into_inner();
     assert_eq!((some.values.len(), some.total, some.start, some.size, some.crawl_id), (3, 7, 2, 3, crawl.clone()));
@@ -405,12 +442,23 @@ async fn what_is_forgotten_is_gone(client: &mut Client, tag: &str) {
 
 async fn batches_are_acknowledged(client: &mut Client, tag: &str) {
     let crawl = &format!("{tag}-batch");
-    let of = |id: &str, urls: &[&str]| api::DiscoveredBatch { id: id.into(), items: urls.iter().map(|url| info(crawl, "", url)).collect() };
-    let batches = vec![of("one", &["http://a/1", "http://a/1", "http://b/2", ""]), of("", &[]), of("two", &["http://b/2", "http://b/3"])];
+    let of = |id: &str, urls: &[&str]| api::DiscoveredBatch {
+        id: id.into(),
+        items: urls.iter().map(|url| info(crawl, "", url)).collect(),
+    };
+    let batches = vec![
+        of("one", &["http://a/1", "http://a/1", "http://b/2", ""]),
+        of("", &[]),
+        of("two", &["http://b/2", "http://b/3"]),
+    ];
     let acks = client.put_discovered(tokio_stream::iter(batches)).await.unwrap().into_inner();
-    let acks: Vec<(String, Vec<Ack>)> = acks.map(|ack| ack.map(|ack| (ack.id.clone(), ack.statuses().collect())).unwrap()).collect().await;
+    let acks: Vec<(String, Vec<Ack>)> =
+        acks.map(|ack| ack.map(|ack| (ack.id.clone(), ack.statuses().collect())).unwrap()).collect().await;
     let (ok, skipped) = (Ack::Ok, Ack::Skipped);
-    assert_eq!(acks, [("one".into(), vec![ok, skipped, ok, skipped]), (String::new(), vec![]), ("two".into(), vec![skipped, ok])]);
+    assert_eq!(
+        acks,
+        [("one".into(), vec![ok, skipped, ok, skipped]), (String::new(), vec![]), ("two".into(), vec![skipped, ok])]
+    );
     assert_eq!(stats(client, crawl, "").await, (3, 0, 0, 2, 2));
 }
 
@@ -422,14 +470,21 @@ async fn a_node_alone_keeps_what_the_api_promises_also_through_a_kill() {
     let mut client = connect(&address).await;
     conforms(&mut client, "One").await;
     // Settings, leases and turns survive.
-    let put_some = (0..6).map(|n| known(info("kept", "k", &format!("u{n}")), 5)).chain([found(info("kept", "blocked", "b"))]);
+    let put_some =
+        (0..6).map(|n| known(info("kept", "k", &format!("u{n}")), 5)).chain([found(info("kept", "blocked", "b"))]);
     put_all(&mut client, put_some.collect()).await;
-    let block = api::BlockQueueParams { key: "blocked".into(), time: now_s() + 3_600, crawl_id: "kept".into(), local: false };
+    let block =
+        api::BlockQueueParams { key: "blocked".into(), time: now_s() + 3_600, crawl_id: "kept".into(), local: false };
     client.block_queue_until(block).await.unwrap();
     assert_eq!(urls(&mut client, wanted("kept", "k", 0, 2, 3_600)).await, ["u0", "u1"]);
     let limit = api::CrawlLimitParams { key: "k".into(), limit: 3, crawl_id: "kept".into(), local: false };
     client.set_crawl_limit(limit).await.unwrap();
-    let delay = api::QueueDelayParams { key: "blocked".into(), delay_requestable: 3_600, crawl_id: "kept".into(), local: false };
+    let delay = api::QueueDelayParams {
+        key: "blocked".into(),
+        delay_requestable: 3_600,
+        crawl_id: "kept".into(),
+        local: false,
+    };
     client.set_delay(delay).await.unwrap();
     client.set_active(api::Active { state: false, local: false }).await.unwrap();
     let before = stats(&mut client, "kept", "").await;
@@ -532,7 +587,10 @@ async fn three_nodes_answer_alike_and_lose_nothing_with_one_of_them() {
     for address in &addresses {
         let mut client = connect(address).await;
         assert_eq!(stats(&mut client, "N0-list", "").await, (60, 0, 60, 7, 7));
-        assert_eq!(list(&mut client, "N0-list", 0, 200).await, list(&mut connect(&addresses[0]).await, "N0-list", 0, 200).await);
+        assert_eq!(
+            list(&mut client, "N0-list", 0, 200).await,
+            list(&mut connect(&addresses[0]).await, "N0-list", 0, 200).await
+        );
         let params = api::QueueWithinCrawlParams { crawl_id: "N0-list".into(), local: true, ..Default::default() };
         let local = client.get_stats(params).await.unwrap().into_inner();
         sums = (sums.0 + local.size, sums.1 + local.number_of_queues);
@@ -540,7 +598,8 @@ async fn three_nodes_answer_alike_and_lose_nothing_with_one_of_them() {
     assert_eq!(sums, (60, 7));
     // Leases and blocks, then one node dies.
     let mut client = connect(&addresses[0]).await;
-    put_all(&mut client, (0..300).map(|n| found(info("kept", &format!("q{}", n % 100), &format!("u{n}")))).collect()).await;
+    put_all(&mut client, (0..300).map(|n| found(info("kept", &format!("q{}", n % 100), &format!("u{n}")))).collect())
+        .await;
     let mut leased = BTreeSet::new();
     for info in take(&mut client, wanted("kept", "", 40, 1, 3_600)).await {
         leased.insert((info.key, info.url));

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context, Handler};
-use proto::cluster::message::Letter;
 use proto::clients::settings::ClientSettings;
+use proto::cluster::message::Letter;
 use proto::cluster::registry::{NotDefined, Version};
 use proto::crawl::crawls::Crawls;
 use proto::crawl::filter::Filter;
@@ -33,7 +33,9 @@ use crate::edges::warc::WarcOptions;
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
-    ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode, GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, KeepClients, Leave, NotSubmitted, Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
+    ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode,
+    GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, KeepClients, Leave, NotSubmitted, Received,
+    Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
 use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient};

@@ -33,7 +33,13 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 #[command(after_help = EXAMPLES)]
 pub(super) struct FrontierArguments {
     /// The server; with https:// it must have a certificate
-    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:7071", env = "ORBWEAVER_FRONTIER")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:7071",
+        env = "ORBWEAVER_FRONTIER"
+    )]
     server: String,
     /// File with the token that the server wants
     #[arg(long, global = true, value_name = "FILE")]
@@ -268,10 +274,13 @@ pub(super) fn run(arguments: FrontierArguments) -> Result<Exit, Complaint> {
 
 async fn connect(arguments: &FrontierArguments) -> Result<Client, Complaint> {
     let read = |path: &PathBuf| {
-        std::fs::read_to_string(path).map_err(|error| Complaint::usage(format!("cannot read {}: {error}", path.display())))
+        std::fs::read_to_string(path)
+            .map_err(|error| Complaint::usage(format!("cannot read {}: {error}", path.display())))
     };
     let server = &arguments.server;
-    let wrong = |error: &dyn std::fmt::Display| Complaint::usage(format!("--server {server}: {error}; as in http://127.0.0.1:7071"));
+    let wrong = |error: &dyn std::fmt::Display| {
+        Complaint::usage(format!("--server {server}: {error}; as in http://127.0.0.1:7071"))
+    };
     let with_scheme = if server.contains("://") { server.clone() } else { format!("http://{server}") };
     let mut endpoint = Endpoint::from_shared(with_scheme.clone()).map_err(|error| wrong(&error))?;
     if with_scheme.starts_with("https") {
@@ -310,9 +319,7 @@ fn written(error: std::io::Error) -> Complaint {
 async fn call(arguments: FrontierArguments) -> Result<Exit, Complaint> {
     let mut client = connect(&arguments).await?;
     let as_json = arguments.json;
-    let show = |text: String, value: Value| {
-        if as_json { say(&value) } else { say(&text) }.map_err(written)
-    };
+    let show = |text: String, value: Value| if as_json { say(&value) } else { say(&text) }.map_err(written);
     let list = |values: Vec<String>| -> Result<(), Complaint> {
         for value in values {
             if as_json { say(&json!(value)) } else { say(&value) }.map_err(written)?;
@@ -326,7 +333,8 @@ async fn call(arguments: FrontierArguments) -> Result<Exit, Complaint> {
         FrontierCommand::Dump(dump) => return files::dump(client, dump, as_json).await,
         FrontierCommand::Get { crawl, key, queues, urls, lease } => {
             let item = crawl.map(get_params::Item::CrawlId);
-            let params = api::GetParams { max_urls_per_queue: urls, max_queues: queues, key, delay_requestable: lease, item };
+            let params =
+                api::GetParams { max_urls_per_queue: urls, max_queues: queues, key, delay_requestable: lease, item };
             let mut stream = client.get_ur_ls(params).await.map_err(refused)?.into_inner();
             while let Some(info) = stream.message().await.map_err(refused)? {
                 show(info.url.clone(), json::info(&info))?;
@@ -357,14 +365,21 @@ async fn call(arguments: FrontierArguments) -> Result<Exit, Complaint> {
         }
         FrontierCommand::List { urls, start, size } => {
             let SomeUrls { crawl, key, filter, ignore_case, local } = urls;
-            let params = api::ListUrlParams { start, size, key, crawl_id: crawl, local, filter, ignore_case: Some(ignore_case) };
+            let params =
+                api::ListUrlParams { start, size, key, crawl_id: crawl, local, filter, ignore_case: Some(ignore_case) };
             let mut stream = client.list_ur_ls(params).await.map_err(refused)?.into_inner();
             while let Some(item) = stream.message().await.map_err(refused)? {
                 show(json::line(&item), json::item(&item))?;
             }
         }
         FrontierCommand::Count(SomeUrls { crawl, key, filter, ignore_case, local }) => {
-            let params = api::CountUrlParams { key, crawl_id: crawl, filter, ignore_case: Some(ignore_case), local: Some(local) };
+            let params = api::CountUrlParams {
+                key,
+                crawl_id: crawl,
+                filter,
+                ignore_case: Some(ignore_case),
+                local: Some(local),
+            };
             number("URLs", client.count_ur_ls(params).await.map_err(refused)?.into_inner().value)?;
         }
         FrontierCommand::Status { url, key, crawl } => {
@@ -373,7 +388,10 @@ async fn call(arguments: FrontierArguments) -> Result<Exit, Complaint> {
             show(json::line(&item), json::item(&item))?;
         }
         FrontierCommand::Block { queue: OneQueue { key, crawl, local }, until } => {
-            client.block_queue_until(api::BlockQueueParams { key, time: until, crawl_id: crawl, local }).await.map_err(refused)?;
+            client
+                .block_queue_until(api::BlockQueueParams { key, time: until, crawl_id: crawl, local })
+                .await
+                .map_err(refused)?;
             done()?;
         }
         FrontierCommand::Delay { key, seconds, crawl, local } => {
@@ -382,7 +400,10 @@ async fn call(arguments: FrontierArguments) -> Result<Exit, Complaint> {
             done()?;
         }
         FrontierCommand::Limit { queue: OneQueue { key, crawl, local }, urls } => {
-            client.set_crawl_limit(api::CrawlLimitParams { key, limit: urls, crawl_id: crawl, local }).await.map_err(refused)?;
+            client
+                .set_crawl_limit(api::CrawlLimitParams { key, limit: urls, crawl_id: crawl, local })
+                .await
+                .map_err(refused)?;
             done()?;
         }
         FrontierCommand::Active { state: Some(state), local } => {

@@ -112,7 +112,10 @@ mod tests {
         assert!(tls.validate().is_err(), "a certificate says who we are, not who they are");
         assert!(FrontierConfig { token_file: pem.clone(), ..tls.clone() }.validate().is_ok());
         assert!(FrontierConfig { client_authority: pem.clone(), ..tls }.validate().is_ok());
-        assert!(FrontierConfig { token_file: pem, ..open }.validate().is_err(), "a token must not go over an open line");
+        assert!(
+            FrontierConfig { token_file: pem, ..open }.validate().is_err(),
+            "a token must not go over an open line"
+        );
         assert!(FrontierConfig::default().validate().is_ok());
     }
 }

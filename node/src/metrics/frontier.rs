@@ -73,7 +73,11 @@ impl FrontierMetrics {
         registry.register("frontier_putURLs_calls", "Calls of PutURLs", self.put_calls.clone());
         registry.register("frontier_putDiscovered_calls", "Calls of PutDiscovered", self.put_discovered_calls.clone());
         registry.register("frontier_putURLs", "URLs handed in", self.puts.clone());
-        registry.register("frontier_putURLs_discovered", "URLs handed in, by whether they were found", self.found.clone());
+        registry.register(
+            "frontier_putURLs_discovered",
+            "URLs handed in, by whether they were found",
+            self.found.clone(),
+        );
         registry.register("frontier_putURLs_ignored", "URLs found that were known", self.ignored.clone());
         registry.register("frontier_putURLs_completed", "URLs handed in as completed", self.completed.clone());
         registry.register("frontier_queues", "Queues that this node acts for", self.queues.clone());

@@ -80,8 +80,11 @@ pub(super) async fn put(client: Client, arguments: PutArguments, as_json: bool) 
     // Reading may wait for a pipe: it has a thread of its own.
     let reading = std::thread::spawn(move || read_items(reader, &crawl, &lines));
     let began = Instant::now();
-    let mut tally =
-        if arguments.batch > 0 { put_batches(client, read, arguments.batch).await? } else { put_urls(client, read).await? };
+    let mut tally = if arguments.batch > 0 {
+        put_batches(client, read, arguments.batch).await?
+    } else {
+        put_urls(client, read).await?
+    };
     let (wrong, failure) = reading.join().map_err(|_| Complaint::failed("reading the file ended badly"))?;
     tally.wrong = wrong;
     let seconds = began.elapsed().as_secs_f64();
@@ -90,16 +93,25 @@ pub(super) async fn put(client: Client, arguments: PutArguments, as_json: bool) 
         say(&value).map_err(written)?;
     } else {
         let rate = tally.all() as f64 / seconds.max(0.001);
-        let text = format!("{} kept, {} skipped, {} failed, {} lines wrong; {rate:.0} URLs/s", tally.kept, tally.skipped, tally.failed, tally.wrong);
+        let text = format!(
+            "{} kept, {} skipped, {} failed, {} lines wrong; {rate:.0} URLs/s",
+            tally.kept, tally.skipped, tally.failed, tally.wrong
+        );
         say(&text).map_err(written)?;
     }
     if let Some(error) = failure {
-        return Err(Complaint::failed(format!("{}: {error}; what was read before is handed in", arguments.file.display())));
+        return Err(Complaint::failed(format!(
+            "{}: {error}; what was read before is handed in",
+            arguments.file.display()
+        )));
     }
     Ok(if tally.failed > 0 || tally.wrong > 0 { Exit::Failed } else { Exit::Done })
 }
 
-async fn put_urls(mut client: Client, mut read: mpsc::Receiver<Result<api::UrlItem, String>>) -> Result<Tally, Complaint> {
+async fn put_urls(
+    mut client: Client,
+    mut read: mpsc::Receiver<Result<api::UrlItem, String>>,
+) -> Result<Tally, Complaint> {
     let (send, sent) = mpsc::channel(WINDOW);
     let window = std::sync::Arc::new(tokio::sync::Semaphore::new(WINDOW));
     let credit = std::sync::Arc::clone(&window);
@@ -209,7 +221,8 @@ pub(super) async fn dump(mut client: Client, arguments: DumpArguments, as_json: 
         None => client.list_crawls(api::Local { local: false }).await.map_err(refused)?.into_inner().values,
     };
     let piped = arguments.file == Path::new("-");
-    let failed = |error: std::io::Error| Complaint::failed(format!("cannot write {}: {error}", arguments.file.display()));
+    let failed =
+        |error: std::io::Error| Complaint::failed(format!("cannot write {}: {error}", arguments.file.display()));
     let is_packed = arguments.file.extension().is_some_and(|extension| extension == "gz");
     let mut out: Box<dyn Write> = if piped {
         Box::new(BufWriter::new(std::io::stdout()))
@@ -229,7 +242,8 @@ pub(super) async fn dump(mut client: Client, arguments: DumpArguments, as_json: 
     out.flush().map_err(failed)?;
     drop(out); // the end of a packed file
     if !piped {
-        if as_json { say(&json!({ "urls": count })) } else { say(&format_args!("{count} URLs are written")) }.map_err(written)?;
+        if as_json { say(&json!({ "urls": count })) } else { say(&format_args!("{count} URLs are written")) }
+            .map_err(written)?;
     }
     Ok(Exit::Done)
 }

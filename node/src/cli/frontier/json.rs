@@ -49,7 +49,9 @@ pub(super) fn line(item: &api::UrlItem) -> String {
             };
             format!("{date:>12}  {}", known.info.as_ref().map_or("", |info| &info.url))
         }
-        Some(url_item::Item::Discovered(found)) => found.info.as_ref().map_or_else(String::new, |info| info.url.clone()),
+        Some(url_item::Item::Discovered(found)) => {
+            found.info.as_ref().map_or_else(String::new, |info| info.url.clone())
+        }
         None => String::new(),
     }
 }

@@ -274,7 +274,9 @@ impl Desk {
                     Err(error) => {
                         warn!(%error, "asking the next nodes of its slots");
                         passed_over.insert(node);
-                        slots.iter().for_each(|slot| drop(open.insert(slot)));
+                        for slot in slots.iter() {
+                            open.insert(slot);
+                        }
                         failed = Some(error);
                     }
                 }
@@ -371,7 +373,11 @@ impl Desk {
 }
 
 /// Who acts for which of these slots, but for who is passed over.
-pub(super) fn shares(places: &ClientPlaces, slots: &SlotSet, passed_over: &BTreeSet<NodeId>) -> BTreeMap<NodeId, SlotSet> {
+pub(super) fn shares(
+    places: &ClientPlaces,
+    slots: &SlotSet,
+    passed_over: &BTreeSet<NodeId>,
+) -> BTreeMap<NodeId, SlotSet> {
     let mut shares: BTreeMap<NodeId, SlotSet> = BTreeMap::new();
     for slot in slots.iter() {
         if let Some(node) = owner(places, slot, passed_over) {

@@ -28,7 +28,7 @@ use crate::metrics::frontier::FrontierMetrics;
 pub mod api {
     tonic::include_proto!("urlfrontier");
     /// The proto file, for reflection.
-    pub const DESCRIPTOR: &[u8] = tonic::include_file_descriptor_set!("urlfrontier");
+    pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/urlfrontier.bin"));
 }
 
 /// The address of the door if nobody names another, and the port that clients of this API know.
@@ -124,9 +124,7 @@ impl Door {
         health.set_serving::<api::url_frontier_server::UrlFrontierServer<Service>>().await;
         let reflection =
             || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(api::DESCRIPTOR);
-        let routes = server
-            .add_service(health_service)
-            .add_service(InterceptedService::new(service, guard.clone()));
+        let routes = server.add_service(health_service).add_service(InterceptedService::new(service, guard.clone()));
         let failed = |error: tonic_reflection::server::Error| DoorError::Tls(error.to_string());
         let routes = if config.reflection {
             let newer = reflection().build_v1().map_err(failed)?;

@@ -117,7 +117,11 @@ impl Service {
             return Ok(false); // no such queue can be
         }
         let act = Ask::Act(Act::Set { crawl: crawl.to_owned(), key: key.to_owned(), setting });
-        let said = if local { self.ask_if_mine(crawl, key, act).await? } else { Some(self.desk.ask_owner(crawl, key, act).await.map_err(unavailable)?) };
+        let said = if local {
+            self.ask_if_mine(crawl, key, act).await?
+        } else {
+            Some(self.desk.ask_owner(crawl, key, act).await.map_err(unavailable)?)
+        };
         Ok(matches!(said, Some(Said::Set(true))))
     }
 
@@ -167,11 +171,7 @@ impl Service {
     }
 
     /// Has every node forget something, again until nothing is left to be forgotten.
-    async fn forget(
-        &self,
-        local: bool,
-        act: impl Fn(SlotSet, Option<Vec<u8>>) -> Act + Clone,
-    ) -> Result<u64, Status> {
+    async fn forget(&self, local: bool, act: impl Fn(SlotSet, Option<Vec<u8>>) -> Act + Clone) -> Result<u64, Status> {
         let parts = self.desk.ask_all(local, |node, slots| {
             let (desk, act) = (self.desk.clone(), act.clone());
             async move {
@@ -190,8 +190,13 @@ impl Service {
         Ok(parts.await.map_err(unavailable)?.into_iter().sum())
     }
 
-    /// Looks through URLs node by node, in the order of their names; hands those of a page to `tell`, and says how many were met.
-    async fn look_through(&self, what: &UrlLook, mut page: (u64, u64), tell: &mut impl AsyncFnMut(Told) -> bool) -> Result<u64, Unavailable> {
+    /// Looks through URLs node by node, in the order of their names; tells a client those of a page, and says how many were met.
+    async fn look_through(
+        &self,
+        what: &UrlLook,
+        mut page: (u64, u64),
+        tell: Option<&mpsc::Sender<Result<api::UrlItem, Status>>>,
+    ) -> Result<u64, Unavailable> {
         let places = self.desk.places().await?;
         let (all, mut passed_over) = ((0..SLOTS).map(Slot).collect(), BTreeSet::new());
         let mut open: VecDeque<(NodeId, SlotSet, Option<Vec<u8>>)> =
@@ -220,8 +225,10 @@ impl Service {
                 met_all += met;
                 page = (skip.saturating_sub(met), take.saturating_sub(urls.len() as u64));
                 for url in urls {
-                    if !tell(url).await {
-                        return Ok(met_all);
+                    if let Some(answers) = tell
+                        && answers.send(Ok(item_of(url))).await.is_err()
+                    {
+                        return Ok(met_all); // nobody listens any more
                     }
                 }
                 if take > 0 && page.1 == 0 {
@@ -281,7 +288,12 @@ fn item_of(told: Told) -> api::UrlItem {
     api::UrlItem { id: String::new(), creation_date: created_s, item: Some(url_item::Item::Known(known)) }
 }
 
-pub(super) fn info_of(crawl: String, key: String, url: String, metadata: proto::clients::record::Metadata) -> api::UrlInfo {
+pub(super) fn info_of(
+    crawl: String,
+    key: String,
+    url: String,
+    metadata: proto::clients::record::Metadata,
+) -> api::UrlInfo {
     let metadata: BTreeMap<String, api::StringList> =
         metadata.into_iter().map(|(name, values)| (name, api::StringList { values })).collect();
     api::UrlInfo { url, key, metadata, crawl_id: crawl }
@@ -415,7 +427,11 @@ impl UrlFrontier for Service {
         }
         let slots = SlotSet::default();
         let act = Ask::Act(Act::Delete { slots, crawl: crawl.to_owned(), key: Some(key.clone()) });
-        let said = if local { self.ask_if_mine(crawl, &key, act).await? } else { Some(self.desk.ask_owner(crawl, &key, act).await.map_err(unavailable)?) };
+        let said = if local {
+            self.ask_if_mine(crawl, &key, act).await?
+        } else {
+            Some(self.desk.ask_owner(crawl, &key, act).await.map_err(unavailable)?)
+        };
         let value = match said {
             Some(Said::Gone { urls, .. }) => urls,
             _ => 0,
@@ -498,8 +514,7 @@ impl UrlFrontier for Service {
         let take = u64::from(if size == 0 { PAGE_DEFAULT } else { size });
         let service = Service::new(self.desk.clone(), self.metrics.clone(), 1);
         self.stream(STREAM_ROOM, move |answers| async move {
-            let mut tell = async |told: Told| answers.send(Ok(item_of(told))).await.is_ok();
-            if let Err(error) = service.look_through(&look, (u64::from(start), take), &mut tell).await {
+            if let Err(error) = service.look_through(&look, (u64::from(start), take), Some(&answers)).await {
                 let _ = answers.send(Err(unavailable(error))).await;
             }
         })
@@ -513,7 +528,7 @@ impl UrlFrontier for Service {
             let counts = self.counts(&look.crawl, look.key, local).await.map_err(unavailable)?;
             counts.scheduled + counts.completed
         } else {
-            self.look_through(&look, (0, 0), &mut async |_| true).await.map_err(unavailable)?
+            self.look_through(&look, (0, 0), None).await.map_err(unavailable)?
         };
         Ok(Response::new(api::Long { value }))
     }

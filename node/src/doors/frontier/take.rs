@@ -2,8 +2,8 @@
 //! may fill. Nodes that do not answer are left out: their slots will be somebody else's soon.
 
 use proto::clients::ask::{Act, Ask, Said, Told};
-use proto::key::DEFAULT_CRAWL;
 use proto::id::NodeId;
+use proto::key::DEFAULT_CRAWL;
 use tokio::sync::mpsc;
 use tonic::Status;
 
@@ -35,20 +35,11 @@ pub(super) async fn take(
             delay_default_s,
         })
     };
-    let tell = async |urls: Vec<Told>| {
-        metrics.got.inc_by(urls.len() as u64);
-        for Told { crawl, key, url, metadata, .. } in urls {
-            if answers.send(Ok(info_of(crawl, key, url, metadata))).await.is_err() {
-                return false; // what it does not take comes back when its lease is over
-            }
-        }
-        true
-    };
     if !params.key.is_empty() {
         let crawl = crawl.as_deref().unwrap_or(DEFAULT_CRAWL);
         let said = desk.ask_owner(crawl, &params.key, act(Some(params.key.clone()), 1)).await?;
         if let Said::Given { urls, .. } = said {
-            tell(urls).await;
+            tell(urls, answers, metrics).await;
         }
         return Ok(());
     }
@@ -67,7 +58,8 @@ pub(super) async fn take(
         let calls = asked.iter().map(|(node, share)| desk.ask(*node, act(None, *share)));
         let said = futures_util::future::join_all(calls).await;
         // Who gave less than it was asked for has no more.
-        let mut has_more: Vec<NodeId> = nodes.iter().filter(|node| !asked.iter().any(|(of, _)| of == *node)).copied().collect();
+        let mut has_more: Vec<NodeId> =
+            nodes.iter().filter(|node| !asked.iter().any(|(of, _)| of == *node)).copied().collect();
         for ((node, share), said) in asked.into_iter().zip(said) {
             let Ok(Said::Given { urls, queues }) = said else { continue };
             left = left.saturating_sub(queues);
@@ -75,7 +67,7 @@ pub(super) async fn take(
             if gave_all {
                 has_more.push(node);
             }
-            if !tell(urls).await {
+            if !tell(urls, answers, metrics).await {
                 return Ok(());
             }
         }
@@ -85,4 +77,19 @@ pub(super) async fn take(
         }
     }
     Ok(())
+}
+
+/// Hands URLs on; says whether somebody still listens.
+async fn tell(
+    urls: Vec<Told>,
+    answers: &mpsc::Sender<Result<api::UrlInfo, Status>>,
+    metrics: &FrontierMetrics,
+) -> bool {
+    metrics.got.inc_by(urls.len() as u64);
+    for Told { crawl, key, url, metadata, .. } in urls {
+        if answers.send(Ok(info_of(crawl, key, url, metadata))).await.is_err() {
+            return false; // what it does not take comes back when its lease is over
+        }
+    }
+    true
 }

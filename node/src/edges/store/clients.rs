@@ -12,6 +12,8 @@
 
 mod act;
 mod look;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -100,12 +102,6 @@ impl Overlay {
 }
 
 impl Store {
-    /// Reads a record of clients.
-    pub(super) fn client_copy(&self, key: &UrlKey) -> Result<Option<RecordCopy>, StoreError> {
-        let row = self.db.get_pinned_cf(&self.family("client"), key.as_bytes()).map_err(|error| self.failed(&error))?;
-        row.map(|body| client_copy_of(key.clone(), &body)).transpose()
-    }
-
     fn client_url(&self, key: &UrlKey) -> Result<Option<ClientUrl>, StoreError> {
         let row = self.db.get_pinned_cf(&self.family("client"), key.as_bytes()).map_err(|error| self.failed(&error))?;
         row.map(|body| wire::decode(&body).map_err(|error| StoreError::damaged("client", error))).transpose()
@@ -365,8 +361,9 @@ impl Change<'_> {
     pub(super) fn drop_clients(&mut self, slot: Slot) -> Result<(), StoreError> {
         let prefix = slot.0.to_be_bytes().to_vec();
         let mut queues: Vec<ClientQueueId> = Vec::new();
-        for row in self.store.rows("client", prefix.clone(), prefix.clone()) {
-            let (key, _) = row?;
+        let rows = self.store.rows("client", prefix.clone(), prefix.clone());
+        let keys: Vec<Box<[u8]>> = rows.map(|row| row.map(|(key, _)| key)).collect::<Result<_, StoreError>>()?;
+        for key in keys {
             self.delete("client", &key);
             if let Some(queue) = ClientQueueId::of(&UrlKey::from_bytes(&key))
                 && queues.last() != Some(&queue)

@@ -169,12 +169,7 @@ impl Change<'_> {
     }
 
     /// The URLs of a queue that are due, in their order, and when there may be another. Leases that are over are put back.
-    fn due_of(
-        &mut self,
-        queue: &ClientQueueId,
-        now_ms: u64,
-        limit: usize,
-    ) -> Result<(Vec<String>, u64), StoreError> {
+    fn due_of(&mut self, queue: &ClientQueueId, now_ms: u64, limit: usize) -> Result<(Vec<String>, u64), StoreError> {
         let now_s = now_ms / 1_000;
         let (mut due, mut next_ms) = (BTreeSet::new(), u64::MAX);
         let leased = [queue.prefix(), &[1]].concat();
@@ -243,9 +238,10 @@ impl Change<'_> {
         let (queues, more) = match key {
             Some(key) => (vec![ClientQueueId::new(crawl, key)], false),
             None => {
-                let lines = self.store.lines(crawl, slots, None)?.take(DELETE_QUEUES_MAX + 1);
-                let mut queues: Vec<ClientQueueId> =
-                    lines.filter(|line| line.as_ref().map_or(true, |(_, line)| line.is_there())).map(|line| line.map(|(queue, _)| queue)).collect::<Result<_, _>>()?;
+                let lines = self.store.lines(crawl, slots, None)?;
+                let there = lines.filter(|line| line.as_ref().map_or(true, |(_, line)| line.is_there()));
+                let queues = there.take(DELETE_QUEUES_MAX + 1).map(|line| line.map(|(queue, _)| queue));
+                let mut queues: Vec<ClientQueueId> = queues.collect::<Result<_, _>>()?;
                 let more = queues.len() > DELETE_QUEUES_MAX;
                 queues.truncate(DELETE_QUEUES_MAX);
                 (queues, more)

@@ -76,14 +76,13 @@ impl Store {
             }
             return Ok(Said::Stats(counts, None));
         }
-        let (mut rows, mut last) = (0, None);
+        let mut rows = 0;
         for line in self.lines(crawl, slots, after.as_deref())? {
             let (queue, line) = line?;
             self.count(&queue, &line, unix_ms, &mut counts)?;
-            last = Some(queue);
             rows += 1;
             if rows == LOOK_ROWS_MAX {
-                return Ok(Said::Stats(counts, last.map(|queue| queue.prefix().to_vec())));
+                return Ok(Said::Stats(counts, Some(queue.prefix().to_vec())));
             }
         }
         Ok(Said::Stats(counts, None))
@@ -203,7 +202,7 @@ impl Store {
         crawl: &str,
         slots: &'a SlotSet,
         after: Option<&[u8]>,
-    ) -> Result<impl Iterator<Item = Result<(ClientQueueId, Line), StoreError>> + 'a, StoreError> {
+    ) -> Result<impl Iterator<Item = Result<(ClientQueueId, Line), StoreError>> + use<'a>, StoreError> {
         let prefix = crawl_prefix(crawl);
         let start = match after {
             None => prefix.clone(),
