@@ -149,7 +149,8 @@ async fn put_batches(
             if let Some(Ok(api::UrlItem { item: Some(url_item::Item::Discovered(found)), .. })) = item {
                 batch.items.extend(found.info);
             }
-            if (batch.items.len() >= size || ended) && send.send(std::mem::take(&mut batch)).await.is_err() || ended {
+            let gone = (batch.items.len() >= size || ended) && send.send(std::mem::take(&mut batch)).await.is_err();
+            if gone || ended {
                 return;
             }
         }

@@ -194,8 +194,7 @@ impl Change<'_> {
             }
         }
         let open = [queue.prefix(), &[0]].concat();
-        let mut seen = 0;
-        for row in self.store.rows("turn", open.clone(), open.clone()) {
+        for (seen, row) in self.store.rows("turn", open.clone(), open.clone()).enumerate() {
             let (date_s, url) = split_turn(&row?.0, &open)?;
             if date_s > now_s {
                 next_ms = next_ms.min(date_s.saturating_mul(1_000));
@@ -204,7 +203,6 @@ impl Change<'_> {
             if seen >= limit {
                 break;
             }
-            seen += 1;
             due.insert((date_s, url));
         }
         Ok((due.into_iter().take(limit).map(|(_, url)| url).collect(), next_ms))
