@@ -9,6 +9,7 @@ mod keygen;
 mod local;
 mod moved;
 mod node;
+mod ose;
 mod progress;
 mod restore;
 mod seeds;
@@ -91,6 +92,9 @@ enum Command {
     Ctl(ctl::CtlArguments),
     /// Be a client of the URL Frontier API: of a node, or of any other server of it
     Frontier(frontier::FrontierArguments),
+    /// Work on site folders of OpenSearchEngine (OSE): fetch, parse and merge; take them in and give them back
+    #[command(subcommand)]
+    Ose(ose::OseCommand),
     /// Make a data folder from a backup
     Restore(restore::RestoreArguments),
     /// Make identities and the swarm key of a cluster, or show those that are there
@@ -111,6 +115,7 @@ pub fn run() -> ExitCode {
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Frontier(arguments) => frontier::run(arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Ose(command) => ose::run(&command),
         Command::Restore(arguments) => restore::run(&arguments),
     };
     match ended {

@@ -17,6 +17,7 @@ mod clients;
 mod columns;
 mod convert;
 mod definitions;
+pub mod ose;
 mod read;
 mod replica;
 mod rounds;

@@ -356,11 +356,12 @@ impl Reader {
     }
 }
 
-/// What a queue's record says when it is forgotten: nothing of it is left but the time before which everything is dead.
+/// What a queue's record says when it is forgotten: nothing of it is left but the time before which everything is dead, and when it was last
+/// served, which only grows, and which whoever makes it anew must respect.
 fn ended(queue: &ClientQueue, newest_ms: u64, node: NodeId, unix_ms: u64) -> ClientQueue {
     let version: Version = queue.version.next(node, unix_ms);
     let cutoff_ms = unix_ms.max(newest_ms).max(queue.cutoff_ms) + 1;
-    ClientQueue { version, cutoff_ms, ..ClientQueue::default() }
+    ClientQueue { version, cutoff_ms, produced_ms: queue.produced_ms, ..ClientQueue::default() }
 }
 
 pub(super) fn told(queue: &ClientQueueId, url: &ClientUrl) -> Told {
