@@ -147,5 +147,5 @@ async fn main() -> anyhow::Result<()> {
 
 fn show(what: &str, urls: usize, took: Duration, bar: f64) {
     let rate = urls as f64 / took.as_secs_f64();
-    verdict(&format!("{what}: URLs a second"), format!("{rate:.0}"), &format!("{bar:.0}"), rate >= bar);
+    verdict(&format!("{what}: URLs a second"), format!("{rate:.0}"), format!("{bar:.0}"), rate >= bar);
 }
