@@ -1,6 +1,6 @@
 //! One atomic change of the store: admissions, selections, outcomes, and the counters that count them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use proto::batch::{Discovered, Entry, EntryKind, Pick};
 use proto::cluster::copy::Kept;
@@ -99,6 +99,8 @@ pub struct Change<'a> {
     pub(super) touched: Vec<QueueKey>,
     /// Records that copies were merged into.
     pub(super) overlay: Overlay,
+    /// Keys of contents that this change puts down, which no read of the database finds.
+    pub(super) contents: BTreeSet<Vec<u8>>,
 }
 
 impl Store {
@@ -115,6 +117,7 @@ impl Store {
             inlinks,
             touched: Vec::new(),
             overlay: Overlay::new(),
+            contents: BTreeSet::new(),
         }
     }
 }
@@ -302,6 +305,11 @@ impl Change<'_> {
 
     pub(super) fn put_content(&mut self, key: &UrlKey, round: Round, fetched: &Fetched) -> Result<(), StoreError> {
         self.put("content", &key.content(round), &fetched.content)?;
+        self.put_digest(key, round, fetched)
+    }
+
+    /// Remembers which URL gave a content first.
+    pub(super) fn put_digest(&mut self, key: &UrlKey, round: Round, fetched: &Fetched) -> Result<(), StoreError> {
         match fetched.digest {
             Some(digest) if !fetched.content.revisit => self.put("digest", &digest, &(key.as_bytes().to_vec(), round)),
             _ => Ok(()),
