@@ -16,6 +16,7 @@ mod columns;
 mod contents;
 mod convert;
 mod definitions;
+pub mod ose;
 mod read;
 mod replica;
 mod rounds;
