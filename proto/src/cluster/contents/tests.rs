@@ -279,7 +279,7 @@ fn live(rings: &Rings, seed: u64, defect: Option<Defect>) -> Option<String> {
         }
         let node = world.any();
         world.nodes.remove(&node);
-        if (seed + loss) % 2 == 0 {
+        if (seed + loss).is_multiple_of(2) {
             world.members.remove(&node); // for ever
             world.tell_views();
         } else {
