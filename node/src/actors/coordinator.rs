@@ -59,6 +59,9 @@ const SLEEP_MAX: Micros = SECOND;
 /// An errand that nothing was heard of this long after its deadline is forgotten.
 const FORGET_AFTER: Micros = 60 * SECOND;
 
+/// Hears of definitions.
+pub type Defined = Arc<dyn Fn(&[Definition]) + Send + Sync>;
+
 /// What a node's place in a cluster is made of.
 #[derive(Clone)]
 pub struct Cluster {
@@ -75,7 +78,7 @@ pub struct Cluster {
     /// The way by which pages reach a second node; `None` if they stay where they were fetched.
     pub contents: Option<Arc<dyn Line>>,
     /// Hears of every definition that comes into force, and of all of them when a life begins.
-    pub defined: Arc<dyn Fn(&[Definition]) + Send + Sync>,
+    pub defined: Defined,
     /// What chance is drawn from, together with the number of the life.
     pub seed: u64,
 }

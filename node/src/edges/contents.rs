@@ -20,8 +20,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{debug, error, warn};
 
-use super::disk::{ContentJob, Disk, DiskError, Job, Offered};
-use super::store::Arriving;
+use super::disk::{ContentJob, Disk, DiskError, Job};
+use super::store::{Arriving, Offered};
 use super::swarm::Swarm;
 use super::swarm::frame::{self, FrameReader};
 use super::swarm::settings::BulkStream;

@@ -22,7 +22,7 @@ use proto::id::{Slot, UrlId};
 use proto::key::{Order, QueueKey, UrlKey};
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::contents::{ContentJob, Listed, Offered, Stand};
+pub use self::contents::{ContentJob, Listed, Stand};
 pub use self::replica::{Kept, ReplicaJob};
 use super::store::{Admitted, ContentRow, Fetched, Landed, Pass, Settle, State, Store, StoreError};
 use super::warc::{Capture, RevisitOf, Truncated, WarcEnd, WarcError, WarcOptions, WarcWriter};

@@ -4,11 +4,8 @@ use proto::cluster::contents::{ContentKey, Holding, Offer, Standing};
 use proto::key::UrlKey;
 
 use super::{Deferred, DiskError, Reply, answer, defer, later};
-use crate::edges::store::{Arriving, Change, Store};
+use crate::edges::store::{Arriving, Change, Offered, Store};
 use crate::edges::warc::{WarcPosition, WarcWriter};
-
-/// Pages, and where they lie, if they are here.
-pub type Offered = Vec<(ContentKey, Option<(Offer, WarcPosition)>)>;
 
 /// What this disk has and lacks, as of the last change.
 #[derive(Clone, Debug, Default)]

@@ -42,6 +42,9 @@ pub struct Arriving {
     pub position: Option<WarcPosition>,
 }
 
+/// Pages, what they are and where they lie, if they are here.
+pub type Offered = Vec<(ContentKey, Option<(Offer, WarcPosition)>)>;
+
 fn row_key(kind: u8, key: &[u8]) -> Vec<u8> {
     [&[kind], key].concat()
 }
@@ -137,7 +140,7 @@ impl Store {
     }
 
     /// Where pages lie, and what they are.
-    pub fn offers(&self, keys: &[ContentKey]) -> Result<Vec<(ContentKey, Option<(Offer, WarcPosition)>)>, StoreError> {
+    pub fn offers(&self, keys: &[ContentKey]) -> Result<Offered, StoreError> {
         let offered = |key: &ContentKey| {
             let row = self.get::<ContentRow>("content", &key.to_bytes())?;
             Ok((key.clone(), row.map(|row| (offer(key, &row), row.position))))

@@ -43,7 +43,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub use self::aside::Pass;
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
 use self::contents::Copies;
-pub use self::contents::{Arriving, RESTORED_FILE};
+pub use self::contents::{Arriving, Offered, RESTORED_FILE};
 pub use self::read::{HostRow, Stored};
 pub use self::replica::{Begun, Merged};
 use self::tally::Tally;
