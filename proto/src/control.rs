@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use self::content::{ContentAnswer, ContentRequest};
 use self::crawl::{CrawlAnswer, CrawlRequest};
 
+use crate::clients::ask::{Ask, Said};
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
 
@@ -61,6 +62,8 @@ pub enum Request {
     },
     /// What about crawls?
     Crawl(CrawlRequest),
+    /// On behalf of a client with a fetcher of its own. Only nodes ask this.
+    Client(Box<Ask>),
     /// What about the content of a page?
     Content(ContentRequest),
     /// Let a new node in, or no longer.
@@ -84,6 +87,7 @@ impl Request {
             Request::AddUrls { .. } | Request::Leave | Request::Admit { .. } => false,
             Request::Admin { order, .. } => order.is_question(),
             Request::Crawl(request) => request.is_question(),
+            Request::Client(_) => false,
             Request::Content(_) => true,
         }
     }
@@ -115,6 +119,8 @@ pub enum Answer {
     Admin(Vec<admin::Part>),
     /// About crawls.
     Crawl(CrawlAnswer),
+    /// To a client with a fetcher of its own.
+    Client(Box<Said>),
     /// About the content of a page.
     Content(ContentAnswer),
     /// Enough nodes know who is let in.

@@ -99,6 +99,8 @@ pub struct Change<'a> {
     pub(super) touched: Vec<QueueKey>,
     /// Records that copies were merged into.
     pub(super) overlay: Overlay,
+    /// The same of clients.
+    pub(super) clients: super::clients::Overlay,
     /// Keys of contents that this change puts down, which no read of the database finds.
     pub(super) contents: BTreeSet<Vec<u8>>,
 }
@@ -117,6 +119,7 @@ impl Store {
             inlinks,
             touched: Vec::new(),
             overlay: Overlay::new(),
+            clients: super::clients::Overlay::default(),
             contents: BTreeSet::new(),
         }
     }
@@ -401,6 +404,7 @@ impl Change<'_> {
         if !inlinks.is_empty() {
             self.store.tally.write(inlinks, &mut self.rows)?;
         }
+        self.put_lines()?;
         let state = self.store.state.clone();
         self.put("meta", b"state", &state)?;
         self.put("meta", b"aside", &(state.places.aside, state.places.links_aside))?;
