@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context, Handler};
+use proto::clients::settings::ClientSettings;
 use proto::cluster::message::Letter;
-use proto::cluster::registry::NotDefined;
+use proto::cluster::registry::{NotDefined, Version};
 use proto::crawl::crawls::Crawls;
 use proto::crawl::filter::Filter;
 use proto::crawl::frontier::FrontierRules;
@@ -16,6 +17,7 @@ use tokio::time::Duration;
 use tracing::{error, info};
 
 use crate::actors::coordinator::{Cluster, Coordinator, CoordinatorParts};
+use crate::actors::copier::{Copier, CopierParts};
 use crate::actors::fetcher::{Fetcher, FetcherParts};
 use crate::actors::frontier::{Frontier, FrontierParts, Way};
 use crate::actors::parser::Parser;
@@ -32,8 +34,9 @@ use crate::edges::warc::WarcOptions;
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
-    ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode, GetClusterView,
-    GetDigests, GetStanding, Halt, Leave, NotSubmitted, Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
+    ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode,
+    GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, IsDispensable, KeepClients, Leave, NotSubmitted,
+    Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
 use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient};
@@ -170,6 +173,8 @@ pub struct Node {
     submitted: Link<SubmitUrls>,
     view: Link<GetClusterView>,
     leave: Link<Leave>,
+    /// Bound only if pages are kept on two nodes.
+    dispensable: Option<Link<IsDispensable>>,
     forget: Link<ForgetNode>,
     compare: Link<CompareNow>,
     digests: Link<GetDigests>,
@@ -177,6 +182,8 @@ pub struct Node {
     tuning: Arc<Tuning>,
     desks: Vec<(&'static str, Arc<Desk>)>,
     define: Link<Define>,
+    keep_clients: Link<KeepClients>,
+    client_places: Link<GetClientPlaces>,
     book: CrawlBook,
     standing: Link<GetStanding>,
     halt: Link<Halt>,
@@ -211,6 +218,7 @@ impl Node {
         let mut options = store_options(config);
         if let Some(cluster) = &cluster {
             (options.node, options.replica) = (cluster.rules.me, true);
+            options.content_copies = if cluster.contents.is_some() { 2 } else { 1 };
         }
         let store = Store::open(&config.storage.data, options)?;
         let (boot, resumed, seed) = (store.boot(), store.state().sequence > 0, warc_seed(&store));
@@ -247,15 +255,44 @@ impl Node {
         let (forget, compare, digests, retune) = (Link::open(), Link::open(), Link::open(), Link::open());
         let tuning = Arc::new(Tuning::of(config));
         let (told, new_life, define) = (Link::open(), Link::open(), Link::open());
+        let (keep_clients, client_places) = (Link::open(), Link::open());
         let book = CrawlBook::new(match &cluster {
             None => Crawls::alone(Arc::clone(&filter)),
             Some(_) => Crawls::of_cluster(Arc::clone(&filter), &config.crawl.name, config.url.clone()),
         });
 
+        let (to_copier, dispensable) = (Link::open(), Link::open());
+        if let Some(cluster) = &cluster
+            && let Some(line) = &cluster.contents
+        {
+            let parts = CopierParts {
+                me: cluster.rules.me,
+                rings: cluster.rings.clone(),
+                view: view.clone(),
+                coordinator: kept.clone(),
+                line: Arc::clone(line),
+                disk: disk.clone(),
+                clock: clock.clone(),
+                metrics: metrics.clone(),
+                fate: fate.clone(),
+                mailbox_max,
+            };
+            let to_end = Ends::of("copier");
+            ends.push(to_end.clone());
+            let (to_copier, dispensable) = (to_copier.clone(), dispensable.clone());
+            let make = move |lifeline| Copier::new(parts.clone(), lifeline);
+            supervisor.keep("copier", &main, make, move |address| {
+                to_copier.bind(recipient(address));
+                dispensable.bind(recipient(address));
+                to_end.bind(address);
+            });
+        }
+
         let (store_page, disk_request) = (Link::open(), Link::open());
         {
             let landed = match &cluster {
                 None => Landed::Frontier(landed.clone()),
+                Some(Cluster { contents: Some(_), .. }) => Landed::Coordinator(to_copier),
                 Some(_) => Landed::Coordinator(kept.clone()),
             };
             let (disk, fate) = (disk.clone(), fate.clone());
@@ -349,6 +386,7 @@ impl Node {
             },
         };
         let alone = cluster.is_none();
+        let dispensable = cluster.as_ref().and_then(|cluster| cluster.contents.as_ref()).map(|_| dispensable);
         let mut rules = frontier_rules(config);
         if let Some(cluster) = &cluster {
             // A fetch must end inside the lease by the clock of whoever fetches.
@@ -374,6 +412,7 @@ impl Node {
             let (received, submitted, view, leave) = (received.clone(), submitted.clone(), view.clone(), leave.clone());
             let (forget, compare, digests) = (forget.clone(), compare.clone(), digests.clone());
             let (restart, define) = (restart.clone(), define.clone());
+            let (keep_clients, client_places) = (keep_clients.clone(), client_places.clone());
             let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
             supervisor.keep("coordinator", &main, make, move |address| {
                 heard.bind(recipient(address));
@@ -388,6 +427,8 @@ impl Node {
                 compare.bind(recipient(address));
                 digests.bind(recipient(address));
                 define.bind(recipient(address));
+                keep_clients.bind(recipient(address));
+                client_places.bind(recipient(address));
                 restart.bind(recipient(address));
                 to_end.bind(address);
             });
@@ -445,6 +486,7 @@ impl Node {
             submitted,
             view,
             leave,
+            dispensable,
             forget,
             compare,
             digests,
@@ -452,6 +494,8 @@ impl Node {
             tuning,
             desks,
             define,
+            keep_clients,
+            client_places,
             book,
             standing,
             halt,
@@ -476,6 +520,21 @@ impl Node {
         self.define.send(define).await.unwrap_or(Err(NotDefined::StartedAnew))
     }
 
+    /// Has records of clients kept on enough disks; says whether this node still holds the slots they are of.
+    pub async fn keep_clients(&self, keep: KeepClients) -> Result<bool, NotSubmitted> {
+        self.keep_clients.send(keep).await.unwrap_or(Err(NotSubmitted::StartedAnew))
+    }
+
+    /// Where the queues of clients are; `None` while the node starts.
+    pub async fn client_places(&self) -> Option<ClientPlaces> {
+        self.client_places.send(GetClientPlaces).await.ok().flatten()
+    }
+
+    /// What holds for all queues of clients, and the version of its definition if there is one.
+    pub fn client_settings(&self) -> (ClientSettings, Option<Version>) {
+        self.book.client_settings()
+    }
+
     /// The crawls, as this node knows them.
     pub fn crawls(&self) -> Arc<Crawls> {
         self.book.now()
@@ -490,6 +549,14 @@ impl Node {
     pub async fn leave(&self) {
         // A coordinator that is being replaced is told again by who waits for the end.
         let _ = self.leave.send(Leave).await;
+    }
+
+    /// Whether every page of this node is on another one, as far as it knows: then it may go for ever.
+    pub async fn is_dispensable(&self) -> bool {
+        match &self.dispensable {
+            None => true,
+            Some(copier) => copier.send(IsDispensable).await.unwrap_or(false),
+        }
     }
 
     /// Gives the place of a node up that is gone for ever, or says why not.
@@ -624,7 +691,7 @@ fn watch_over(supervisor: Supervisor, main: &ArbiterHandle, metrics: Metrics, fa
     });
 }
 
-fn fetch_options(config: &Config) -> FetchOptions {
+pub(crate) fn fetch_options(config: &Config) -> FetchOptions {
     FetchOptions {
         user_agent: config.fetch.user_agent.clone(),
         headers: config.fetch.headers.clone().into_iter().collect(),
@@ -637,7 +704,7 @@ fn fetch_options(config: &Config) -> FetchOptions {
     }
 }
 
-fn store_options(config: &Config) -> StoreOptions {
+pub(crate) fn store_options(config: &Config) -> StoreOptions {
     StoreOptions {
         host_urls_max: config.crawl.host_urls_max,
         path_queries_max: config.crawl.path_queries_max,
@@ -652,7 +719,7 @@ fn store_options(config: &Config) -> StoreOptions {
 }
 
 /// Record ids are unique over folders and starts: the folder's path, the start's number and its time.
-fn warc_seed(store: &Store) -> [u8; 16] {
+pub(crate) fn warc_seed(store: &Store) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(store.dir().as_os_str().as_encoded_bytes());
     hasher.update(&store.boot().to_le_bytes());
@@ -661,7 +728,7 @@ fn warc_seed(store: &Store) -> [u8; 16] {
     hasher.finalize().as_bytes()[..16].try_into().expect("sixteen of thirty-two bytes")
 }
 
-fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
+pub(crate) fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
     WarcOptions {
         segment_bytes_max: config.storage.warc_bytes_max,
         software: format!("orbweaver/{}", env!("CARGO_PKG_VERSION")),
@@ -671,7 +738,7 @@ fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
     }
 }
 
-fn follow_rules(config: &Config, book: &CrawlBook) -> FollowRules {
+pub(crate) fn follow_rules(config: &Config, book: &CrawlBook) -> FollowRules {
     FollowRules {
         book: book.clone(),
         urls: config.url.clone(),
@@ -690,7 +757,7 @@ fn run_rules(config: &Config, filter: &Arc<Filter>) -> Rules {
     Rules { crawl: config.crawl.name.clone(), filter: Arc::clone(filter), digest }
 }
 
-fn extract_rules(config: &Config) -> ExtractRules {
+pub(crate) fn extract_rules(config: &Config) -> ExtractRules {
     ExtractRules {
         urls: config.url.clone(),
         limits: config.parse.limits.clone(),

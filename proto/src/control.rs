@@ -1,12 +1,15 @@
 //! What people and nodes ask a node over the swarm, and what they are told.
 
 pub mod admin;
+pub mod content;
 pub mod crawl;
 
 use serde::{Deserialize, Serialize};
 
+use self::content::{ContentAnswer, ContentRequest};
 use self::crawl::{CrawlAnswer, CrawlRequest};
 
+use crate::clients::ask::{Ask, Said};
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
 
@@ -59,6 +62,19 @@ pub enum Request {
     },
     /// What about crawls?
     Crawl(CrawlRequest),
+    /// On behalf of a client with a fetcher of its own. Only nodes ask this.
+    Client(Box<Ask>),
+    /// What about the content of a page?
+    Content(ContentRequest),
+    /// Let a new node in, or no longer.
+    Admit {
+        /// Its peer id.
+        peer: String,
+        /// Where it is dialled.
+        addresses: Vec<String>,
+        /// Take it back.
+        revoke: bool,
+    },
 }
 
 impl Request {
@@ -68,9 +84,11 @@ impl Request {
             Request::Node | Request::Nodes | Request::Ring { .. } | Request::Url { .. } | Request::UrlHere { .. } => {
                 true
             }
-            Request::AddUrls { .. } | Request::Leave => false,
+            Request::AddUrls { .. } | Request::Leave | Request::Admit { .. } => false,
             Request::Admin { order, .. } => order.is_question(),
             Request::Crawl(request) => request.is_question(),
+            Request::Client(_) => false,
+            Request::Content(_) => true,
         }
     }
 }
@@ -101,6 +119,21 @@ pub enum Answer {
     Admin(Vec<admin::Part>),
     /// About crawls.
     Crawl(CrawlAnswer),
+    /// To a client with a fetcher of its own.
+    Client(Box<Said>),
+    /// About the content of a page.
+    Content(ContentAnswer),
+    /// Enough nodes know who is let in.
+    Admitted {
+        /// Who.
+        peer: String,
+        /// Whether it is.
+        admitted: bool,
+        /// Nodes that have it on disk.
+        nodes: Vec<String>,
+        /// Nodes that do not, yet.
+        missing: Vec<String>,
+    },
 }
 
 /// How a node is.

@@ -5,6 +5,7 @@
 //! is lost, a new life begins, as after a start of the program: with a larger number that is on disk before anything is said, without
 //! leases, and with what was handed out open again.
 
+mod clients;
 mod definitions;
 
 use std::collections::BTreeMap;
@@ -17,8 +18,11 @@ use proto::batch::{Discovered, Pick, UrlBatch};
 use proto::cluster::coordinator::{ClusterRules, Coordinator as Core, Effect, Input, Sight};
 use proto::cluster::message::Errand;
 use proto::cluster::propagate::RunId;
+use proto::cluster::registry::Definition;
+use proto::cluster::repair::Changed;
 use proto::cluster::ring::Rings;
 use proto::cluster::route::Load;
+use proto::cluster::slot_set::SlotSet;
 use proto::control::crawl::CrawlCounts;
 use proto::crawl::frontier;
 use proto::crawl::outcome::Ending;
@@ -35,6 +39,7 @@ use self::definitions::{Counting, Definer};
 use super::can_end;
 use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
+use crate::edges::contents::Line;
 use crate::edges::disk::{DiskError, Job, ReplicaJob, Reply};
 use crate::edges::network::Network;
 use crate::edges::store::{Admitted, Begun, Merged};
@@ -57,6 +62,9 @@ const SLEEP_MAX: Micros = SECOND;
 /// An errand that nothing was heard of this long after its deadline is forgotten.
 const FORGET_AFTER: Micros = 60 * SECOND;
 
+/// Hears of definitions.
+pub type Defined = Arc<dyn Fn(&[Definition]) + Send + Sync>;
+
 /// What a node's place in a cluster is made of.
 #[derive(Clone)]
 pub struct Cluster {
@@ -70,6 +78,10 @@ pub struct Cluster {
     pub watch: Arc<dyn Fn(Sight) + Send + Sync>,
     /// Rings that were built, shared by who builds the same ones.
     pub rings: Rings,
+    /// The way by which pages reach a second node; `None` if they stay where they were fetched.
+    pub contents: Option<Arc<dyn Line>>,
+    /// Hears of every definition that comes into force, and of all of them when a life begins.
+    pub defined: Defined,
     /// What chance is drawn from, together with the number of the life.
     pub seed: u64,
 }
@@ -105,6 +117,8 @@ enum Client {
     Outside(oneshot::Sender<Result<(), NotSubmitted>>),
     /// This node itself: they are handed in again until they are kept.
     Own { crawl: String, urls: Vec<Discovered> },
+    /// A client with a fetcher of its own, whose records are to be kept; and the slots that it was served from.
+    Keeper(oneshot::Sender<Result<bool, NotSubmitted>>, SlotSet),
 }
 
 /// The actor.
@@ -123,6 +137,8 @@ pub struct Coordinator {
     next_ticket: u64,
     definers: BTreeMap<u64, Definer>,
     counting: Counting,
+    /// Changes of records of clients in a life that is about to begin.
+    early: Vec<(u32, Vec<Changed>)>,
     /// Answers that must come in the order of their questions.
     in_order: mpsc::UnboundedSender<Answer>,
     answers: Option<mpsc::UnboundedReceiver<Answer>>,
@@ -164,6 +180,7 @@ impl Coordinator {
             next_ticket: 0,
             definers: BTreeMap::new(),
             counting: Counting::default(),
+            early: Vec::new(),
             in_order,
             answers: Some(answers),
             alarm: None,
@@ -207,11 +224,13 @@ impl Coordinator {
         let rng = ChaCha8Rng::seed_from_u64(cluster.seed ^ u64::from(boot).rotate_left(32));
         let now = self.parts.clock.now().mono;
         self.parts.book.define(&definitions);
+        (self.parts.cluster.defined)(&definitions);
         let core = Core::new(now, rules, digests, cluster.rings.clone(), rng).with_definitions(definitions);
         (cluster.watch)(core.ring_seen());
         self.core = Some(core);
         self.life = boot;
         self.parts.new_life.answer(NewLife(boot));
+        self.take_early(ctx);
         self.step([if self.leaving { Input::Leave } else { Input::Tick }], ctx);
         self.measure(ctx);
     }
@@ -447,6 +466,7 @@ impl Coordinator {
                 ctx.notify_later(Own::Again { life, crawl, urls }, AGAIN_AFTER);
             }
             Some(Client::Own { .. }) => {}
+            Some(Client::Keeper(client, served)) => self.tell_keeper(client, &served, told),
         }
     }
 

@@ -4,10 +4,12 @@ mod access;
 mod crawl;
 mod ctl;
 mod export;
+mod frontier;
 mod keygen;
 mod local;
 mod moved;
 mod node;
+mod ose;
 mod progress;
 mod restore;
 mod seeds;
@@ -46,6 +48,11 @@ pub struct Complaint {
 }
 
 impl Complaint {
+    /// What is wrong.
+    fn text(&self) -> &str {
+        &self.text
+    }
+
     fn usage(text: impl ToString) -> Complaint {
         Complaint { exit: Exit::Usage, text: text.to_string() }
     }
@@ -88,6 +95,11 @@ enum Command {
     Cluster(local::ClusterCommand),
     /// Ask and steer a running cluster
     Ctl(ctl::CtlArguments),
+    /// Be a client of the URL Frontier API: of a node, or of any other server of it
+    Frontier(frontier::FrontierArguments),
+    /// Work on site folders of OpenSearchEngine (OSE): fetch, parse and merge; take them in and give them back
+    #[command(subcommand)]
+    Ose(ose::OseCommand),
     /// Make a data folder from a backup
     Restore(restore::RestoreArguments),
     /// Make identities and the swarm key of a cluster, or show those that are there
@@ -106,7 +118,9 @@ pub fn run() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Cluster(command) => local::run(&command),
         Command::Ctl(arguments) => ctl::run(&arguments),
+        Command::Frontier(arguments) => frontier::run(arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Ose(command) => ose::run(&command),
         Command::Restore(arguments) => restore::run(&arguments),
     };
     match ended {
