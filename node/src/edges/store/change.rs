@@ -103,6 +103,8 @@ pub struct Change<'a> {
     pub(super) clients: super::clients::Overlay,
     /// Keys of contents that this change puts down, which no read of the database finds.
     pub(super) contents: BTreeSet<Vec<u8>>,
+    /// Whether contents that this change touched are on the list of those without a second copy.
+    pub(super) listed: BTreeMap<Vec<u8>, bool>,
 }
 
 impl Store {
@@ -121,6 +123,7 @@ impl Store {
             overlay: Overlay::new(),
             clients: super::clients::Overlay::default(),
             contents: BTreeSet::new(),
+            listed: BTreeMap::new(),
         }
     }
 }
