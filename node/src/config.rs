@@ -2,6 +2,7 @@
 
 pub mod cluster;
 mod line;
+pub mod score;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -16,6 +17,7 @@ use proto::url::UrlRules;
 use serde::{Deserialize, Serialize};
 
 use self::cluster::ClusterConfig;
+use self::score::ScoreConfig;
 use crate::edges::http::FetchLimits;
 use crate::extract::ExtractLimits;
 
@@ -71,6 +73,8 @@ pub struct Config {
     pub parse: ParseConfig,
     /// Where and how things are kept.
     pub storage: StorageConfig,
+    /// What pages are worth.
+    pub score: ScoreConfig,
     /// The HTTP door.
     pub http: HttpConfig,
     /// The other nodes; absent for a node alone.
@@ -294,6 +298,9 @@ impl Config {
         if self.fetch.limits.fetch_timeout_ms == 0 {
             return value("fetch.limits.fetch_timeout_ms", "must be at least 1");
         }
+        if let Some((setting, reason)) = self.score.fault() {
+            return value(setting, reason);
+        }
         if let Some(cluster) = &self.cluster {
             cluster.understand(self.fetch.limits.fetch_timeout_ms)?;
         }
@@ -363,7 +370,8 @@ mod tests {
     #[test]
     fn values_out_of_range_are_named() {
         type Break = fn(&mut Config);
-        let wrong: [(Break, &str); 6] = [
+        let wrong: [(Break, &str); 7] = [
+            (|config| config.score.damping = 1.0, "score.damping"),
             (|config| config.crawl.bytes_max = Some(0), "crawl.bytes_max"),
             (|config| config.crawl.time_max_s = Some(0), "crawl.time_max_s"),
             (|config| config.fetch.concurrency = 0, "fetch.concurrency"),

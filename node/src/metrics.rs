@@ -1,6 +1,7 @@
 //! Every counter and gauge, by name. Clones share their values.
 
 pub mod cluster;
+pub mod score;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use prometheus_client::registry::Registry;
 use proto::crawl::outcome::OutcomeKind;
 
 use self::cluster::ClusterMetrics;
+use self::score::ScoreMetrics;
 use crate::edges::store::State;
 use crate::edges::swarm::metrics::SwarmMetrics;
 
@@ -62,6 +64,8 @@ pub struct Metrics {
     pub swarm: SwarmMetrics,
     /// What the node's part in its cluster counts.
     pub cluster: ClusterMetrics,
+    /// What the scoring thread counts.
+    pub score: ScoreMetrics,
     outcomes: Family<OutcomeLabel, Counter>,
     restarts: Family<ActorLabel, Counter>,
     known: Gauge,
@@ -94,6 +98,7 @@ impl Metrics {
             parse_seconds: Histogram::new(exponential_buckets(1e-5, 4.0, 10)),
             swarm: SwarmMetrics::default(),
             cluster: ClusterMetrics::default(),
+            score: ScoreMetrics::default(),
             outcomes: Family::default(),
             restarts: Family::default(),
             known: Gauge::default(),
@@ -119,6 +124,7 @@ impl Metrics {
         registry.register("content_bytes", "Bytes of all current contents", metrics.bytes.clone());
         metrics.swarm.register(&mut registry);
         metrics.cluster.register(&mut registry);
+        metrics.score.register(&mut registry);
         metrics.registry = Arc::new(registry);
         metrics
     }

@@ -22,7 +22,7 @@ use proto::key::{Order, QueueKey, UrlKey};
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::replica::{Kept, ReplicaJob};
-use super::store::{Admitted, ContentRow, Fetched, Landed, Pass, Settle, State, Store, StoreError};
+use super::store::{Admitted, ContentRow, Fetched, Landed, Move, Pass, Settle, State, Store, StoreError};
 use super::warc::{Capture, RevisitOf, Truncated, WarcEnd, WarcError, WarcOptions, WarcWriter};
 
 /// Jobs that may wait for the thread. Pages among them are bounded by the flights of the frontier.
@@ -149,6 +149,8 @@ pub enum Job {
     TakeBack(Rules, Pass, u64, Reply<(Vec<Admitted>, Option<Pass>)>),
     /// Keep what is known of a host.
     KeepFacts(QueueKey, Box<HostFacts>, Reply<()>),
+    /// Give waiting entries other places in their queues; answers how many.
+    Reorder(Vec<Move>, Reply<usize>),
     /// Read entries of a queue.
     Refill(QueueKey, Option<Order>, usize, Reply<(Vec<(Order, Entry)>, bool)>),
     /// Read a queue.
@@ -476,6 +478,10 @@ fn apply(
             let kept = change.keep_facts(&queue, &facts);
             defer(reply, kept, deferred)
         }
+        Job::Reorder(moves, reply) => {
+            let moved = change.reorder(moves);
+            defer(reply, moved, deferred)
+        }
         Job::Replica(job) => job.apply(change, fetched, deferred),
         Job::Refill(..)
         | Job::Load(..)
@@ -525,6 +531,7 @@ fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         Job::FallDue(_, reply) => later(reply, deferred),
         Job::TakeBack(_, _, _, reply) => later(reply, deferred),
         Job::KeepFacts(_, _, reply) => later(reply, deferred),
+        Job::Reorder(_, reply) => later(reply, deferred),
         Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => {}
         Job::Checkpoint(..) => {}
     }

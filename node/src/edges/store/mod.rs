@@ -7,7 +7,7 @@
 //! `url` record, preceded by the in-links in four bytes; `ready` entries in fetching order; `due` entries that wait for their time;
 //! `flight` which of the ready entries are handed out (their URLs are SELECTED_TO_CRAWL); `host` facts and counters of a host;
 //! `aside` what the rules of this run do not admit; `content` where each version lies in the WARC files; `digest` the first URL of each content; `seen` queries counted per path;
-//! `tally` in-links that are not yet added to their records; `meta` format version, state and definitions.
+//! `tally` in-links that are not yet added to their records; `found`, `page` and `link` the page graph; `meta` format version, state and definitions.
 
 mod aside;
 mod change;
@@ -15,7 +15,10 @@ mod checkpoint;
 mod columns;
 mod convert;
 mod definitions;
+mod found;
+mod graph;
 mod read;
+mod reorder;
 mod replica;
 mod rounds;
 mod rows;
@@ -27,6 +30,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use proto::counters::{Counters, HostCounters};
 use proto::crawl::outcome::OutcomeRules;
@@ -40,6 +44,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use self::aside::Pass;
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
+pub use self::graph::{GraphCounts, Intake, Move, PageGraph, PageRow};
 pub use self::read::{HostRow, Stored};
 pub use self::replica::{Begun, Merged};
 use self::tally::Tally;
@@ -150,6 +155,8 @@ pub struct StoreOptions {
     pub dedupe_content: bool,
     /// Links beyond the rules of a run that are kept for a run with wider ones.
     pub links_aside_max: u64,
+    /// Whether the links of pages are written down for the page graph.
+    pub graph: bool,
     /// URLs whose in-links gather in memory before they are added to their records, some 100 bytes each.
     pub tally_urls_max: usize,
     /// Memory for reads, in bytes.
@@ -169,6 +176,7 @@ impl Default for StoreOptions {
             recrawl_period_ms: None,
             dedupe_content: true,
             links_aside_max: 1_000_000,
+            graph: false,
             tally_urls_max: 65_536,
             cache_bytes: 64 << 20,
             write_buffer_bytes: 96 << 20,
@@ -246,7 +254,7 @@ struct KnownHost {
 /// The store of one node.
 pub struct Store {
     dir: PathBuf,
-    db: Database,
+    db: Arc<Database>,
     options: StoreOptions,
     rules: OutcomeRules,
     boot: u32,
@@ -266,6 +274,8 @@ pub struct Store {
     next_due: Vec<u64>,
     /// Recrawl periods that definitions name, by crawl; `None` until they are read.
     periods: Option<std::collections::BTreeMap<String, u64>>,
+    /// Number of the next row of `found`.
+    next_found: u64,
 }
 
 impl Store {
@@ -287,6 +297,7 @@ impl Store {
             store.reschedule_rounds()?;
         }
         store.load_due()?;
+        store.load_found()?;
         Ok(store)
     }
 
@@ -310,7 +321,7 @@ impl Store {
         let (seeded, tally_urls_max) = (Seeded::new(), options.tally_urls_max);
         Store {
             dir: dir.to_owned(),
-            db,
+            db: Arc::new(db),
             options,
             rules,
             boot: 0,
@@ -324,6 +335,7 @@ impl Store {
             tally: Tally::new(seeded, tally_urls_max),
             next_due: vec![u64::MAX; usize::from(SLOTS)],
             periods: None,
+            next_found: 0,
         }
     }
 
@@ -430,6 +442,7 @@ impl Store {
         self.periods = None;
         self.load()?;
         self.load_flying()?;
+        self.load_found()?;
         self.load_due()
     }
 }
