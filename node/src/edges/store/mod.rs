@@ -17,6 +17,7 @@ mod convert;
 mod definitions;
 mod found;
 mod graph;
+pub mod ose;
 mod read;
 mod reorder;
 mod replica;
