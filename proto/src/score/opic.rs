@@ -80,7 +80,7 @@ impl Scorer for Opic {
     }
 
     fn resume(&mut self, state: &[f64]) {
-        if is_sound(state) && state.len() % 2 == 0 {
+        if is_sound(state) && state.len().is_multiple_of(2) {
             let purse = |both: &[f64]| Purse { cash: both[0], history: both[1], taken: 0.0 };
             self.purses = state.chunks(2).map(purse).collect();
             self.for_each = 0.0;

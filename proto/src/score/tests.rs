@@ -68,7 +68,8 @@ fn hits(built: &Built) -> (Vec<f64>, Vec<f64>) {
 
 #[test]
 fn pagerank_gives_the_numbers_of_aduana() {
-    let cases: [(&[(u32, u32)], Option<&[f64]>, f64, [f64; 6]); 5] = [
+    type Case<'a> = (&'a [(u32, u32)], Option<&'a [f64]>, f64, [f64; 6]);
+    let cases: [Case<'_>; 5] = [
         (&ALL, None, 0.85, [0.221876, 0.103673, 0.221876, 0.166538, 0.174451, 0.111587]),
         (&ALL, Some(&CONTENT), 0.85, [0.228379, 0.072941, 0.254041, 0.161385, 0.198199, 0.085055]),
         (&OTHER, None, 0.85, [0.242032, 0.039083, 0.265345, 0.141947, 0.212182, 0.099411]),
@@ -156,7 +157,8 @@ fn a_second_computation_begins_where_the_first_ended() {
 
 #[test]
 fn the_rows_of_aduana() {
-    let rows: [(u32, &[u32], &[u32], &[u8]); 6] = [
+    type Written<'a> = (u32, &'a [u32], &'a [u32], &'a [u8]);
+    let rows: [Written<'_>; 6] = [
         (0, &[2, 3], &[1], &[0x02, 0x04, 0x02, 0x05]),
         (1, &[2], &[0], &[0x01, 0x02, 0x05]),
         (2, &[4, 0], &[3], &[0x02, 0x04, 0x09, 0x06]),

@@ -72,7 +72,7 @@ impl PageWorld {
         links.clear();
         let page = u64::from(page);
         let mut draws = Draws::of(self.seed ^ page.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1));
-        if draws.next() % 10 == 0 {
+        if draws.next().is_multiple_of(10) {
             return;
         }
         let count = 1 + draws.next() % 22;

@@ -186,7 +186,9 @@ impl PageGraph {
                 (row.first_crawl, source.changed) = (page.unix_ms.max(1), true);
                 counts.crawled += 1;
             }
-            (others.clear(), same.clear(), seen.clear());
+            others.clear();
+            same.clear();
+            seen.clear();
             for link in &page.links {
                 let linked = enter(&mut pages, &link.key, Some(number), link.own, &mut counts)?;
                 if linked != number && seen.insert(linked) {
