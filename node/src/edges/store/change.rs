@@ -100,6 +100,8 @@ pub struct Change<'a> {
     pub(super) touched: Vec<QueueKey>,
     /// Records that copies were merged into.
     pub(super) overlay: Overlay,
+    /// The same of clients.
+    pub(super) clients: super::clients::Overlay,
     /// Links of the page that is being settled, for the page graph.
     pub(super) finding: Option<Finding>,
 }
@@ -118,6 +120,7 @@ impl Store {
             inlinks,
             touched: Vec::new(),
             overlay: Overlay::new(),
+            clients: super::clients::Overlay::default(),
             finding: None,
         }
     }
@@ -403,6 +406,7 @@ impl Change<'_> {
         if !inlinks.is_empty() {
             self.store.tally.write(inlinks, &mut self.rows)?;
         }
+        self.put_lines()?;
         let state = self.store.state.clone();
         self.put("meta", b"state", &state)?;
         self.put("meta", b"aside", &(state.places.aside, state.places.links_aside))?;
