@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`id`] and [`url`] (names of things), [`record`] and [`batch`] (what is stored and handed around),
 //! [`error_mask`] (why something failed), [`cluster`] (who owns and who may), [`crawl`] (what is fetched next, and what is not), [`control`] (what
-//! people ask a node), [`ose`] (site folders of OpenSearchEngine), [`wire`].
+//! people ask a node), [`ose`] (site folders of OpenSearchEngine), [`source`] (lists of URIs that people hand in), [`wire`].
 
 pub mod batch;
 pub mod cluster;
@@ -17,5 +17,6 @@ pub mod id;
 pub mod key;
 pub mod ose;
 pub mod record;
+pub mod source;
 pub mod url;
 pub mod wire;

@@ -3,6 +3,7 @@
 mod admin;
 mod backup;
 mod crawl;
+mod import;
 mod repair;
 mod top;
 
@@ -89,6 +90,9 @@ enum CtlCommand {
     /// Hand URLs in, or look at one
     #[command(subcommand)]
     Url(UrlCommand),
+    /// Hand in a list of URIs (CSV, TXT or standard input); says of each that is refused why
+    #[command(after_help = import::EXAMPLES)]
+    Import(import::ImportArguments),
     /// Make the node that is asked leave the cluster: it hands everything over first
     Leave,
     /// Show figures of actors: mailboxes, messages, restarts, and what they count
@@ -156,6 +160,7 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
             CtlCommand::Forget(arguments) => Some(admin::forget(&connection, arguments, json).await),
             CtlCommand::Repair(arguments) => Some(repair::repair(&connection, arguments, json).await),
             CtlCommand::Backup(arguments) => Some(backup::backup(&connection, arguments, json).await),
+            CtlCommand::Import(arguments) => Some(import::import(&connection, arguments, json).await),
             _ => None,
         };
         if let Some(ended) = operated {
@@ -217,6 +222,7 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         | CtlCommand::Forget(_)
         | CtlCommand::Repair(_)
         | CtlCommand::Top(_)
+        | CtlCommand::Import(_)
         | CtlCommand::Backup(_) => Vec::new(),
     })
 }
