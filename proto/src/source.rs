@@ -245,7 +245,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn import(kind: InputKind, input: &str) -> Result<(Vec<String>, Vec<(u64, String)>), WrongInput> {
+    /// What was accepted, and lines and reasons of what was not.
+    type Imported = (Vec<String>, Vec<(u64, String)>);
+
+    fn import(kind: InputKind, input: &str) -> Result<Imported, WrongInput> {
         let mut importer = Importer::new(kind, UrlRules::default());
         let (mut accepted, mut refused) = (Vec::new(), Vec::new());
         for line in input.split('\n') {
