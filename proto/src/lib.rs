@@ -6,7 +6,7 @@
 //! Reading order: [`id`] and [`url`] (names of things), [`record`] and [`batch`] (what is stored and handed around),
 //! [`error_mask`] (why something failed), [`cluster`] (who owns and who may), [`crawl`] (what is fetched next, and what is not), [`clients`] (queues that
 //! clients fetch from), [`control`] (what
-//! people ask a node), [`ose`] (site folders of OpenSearchEngine), [`wire`].
+//! people ask a node), [`ose`] (site folders of OpenSearchEngine), [`source`] (lists of URIs that people hand in), [`score`] (how much a page is worth), [`wire`].
 
 pub mod batch;
 pub mod clients;
@@ -19,5 +19,7 @@ pub mod id;
 pub mod key;
 pub mod ose;
 pub mod record;
+pub mod score;
+pub mod source;
 pub mod url;
 pub mod wire;
