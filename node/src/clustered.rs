@@ -3,6 +3,9 @@
 mod admin;
 mod backups;
 mod crawl;
+mod records;
+mod site;
+mod urls;
 
 use std::sync::{Arc, OnceLock};
 
@@ -91,6 +94,7 @@ struct Shared {
     me: PeerId,
     urls: UrlRules,
     replicas: usize,
+    write_quorum: usize,
     rings: Rings,
     started: Instant,
     stopping: watch::Sender<bool>,
@@ -126,6 +130,7 @@ impl ClusteredNode {
             me: identity.peer(),
             urls: config.url.clone(),
             replicas: rules.writes.replicas,
+            write_quorum: rules.writes.quorum,
             rings: rings.clone(),
             started: Instant::now(),
             stopping: watch::Sender::new(false),
@@ -292,6 +297,8 @@ impl Shared {
             }
             Request::Admin { to, order } => self.admin(node, swarm, to, order).await,
             Request::Crawl(request) => self.crawl(node, swarm, request).await,
+            Request::Operation { operation, body, merge } => self.operation(node, swarm, operation, &body, merge).await,
+            Request::Records(request) => self.records(node, request).await,
         }
     }
 

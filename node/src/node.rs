@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context, Handler};
+use proto::cluster::copy::RecordCopy;
 use proto::cluster::message::Letter;
 use proto::cluster::registry::NotDefined;
 use proto::crawl::crawls::Crawls;
@@ -32,8 +33,9 @@ use crate::edges::warc::WarcOptions;
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
-    ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode, GetClusterView,
-    GetDigests, GetStanding, Halt, Leave, NotSubmitted, Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
+    AmendRecords, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode,
+    GetClusterView, GetDigests, GetStanding, Halt, Leave, NotSubmitted, Received, Restart, Retune, SlotDigests,
+    Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
 use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient};
@@ -177,6 +179,7 @@ pub struct Node {
     tuning: Arc<Tuning>,
     desks: Vec<(&'static str, Arc<Desk>)>,
     define: Link<Define>,
+    amend: Link<AmendRecords>,
     book: CrawlBook,
     standing: Link<GetStanding>,
     halt: Link<Halt>,
@@ -246,7 +249,7 @@ impl Node {
         let (received, submitted, view, leave) = (Link::open(), Link::open(), Link::open(), Link::open());
         let (forget, compare, digests, retune) = (Link::open(), Link::open(), Link::open(), Link::open());
         let tuning = Arc::new(Tuning::of(config));
-        let (told, new_life, define) = (Link::open(), Link::open(), Link::open());
+        let (told, new_life, define, amend) = (Link::open(), Link::open(), Link::open(), Link::open());
         let book = CrawlBook::new(match &cluster {
             None => Crawls::alone(Arc::clone(&filter)),
             Some(_) => Crawls::of_cluster(Arc::clone(&filter), &config.crawl.name, config.url.clone()),
@@ -373,7 +376,7 @@ impl Node {
             ends.push(to_end.clone());
             let (received, submitted, view, leave) = (received.clone(), submitted.clone(), view.clone(), leave.clone());
             let (forget, compare, digests) = (forget.clone(), compare.clone(), digests.clone());
-            let (restart, define) = (restart.clone(), define.clone());
+            let (restart, define, amend) = (restart.clone(), define.clone(), amend.clone());
             let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
             supervisor.keep("coordinator", &main, make, move |address| {
                 heard.bind(recipient(address));
@@ -388,6 +391,7 @@ impl Node {
                 compare.bind(recipient(address));
                 digests.bind(recipient(address));
                 define.bind(recipient(address));
+                amend.bind(recipient(address));
                 restart.bind(recipient(address));
                 to_end.bind(address);
             });
@@ -452,6 +456,7 @@ impl Node {
             tuning,
             desks,
             define,
+            amend,
             book,
             standing,
             halt,
@@ -469,6 +474,11 @@ impl Node {
     /// Hands URLs to the cluster; returns when they are on enough disks.
     pub async fn submit(&self, urls: SubmitUrls) -> Result<(), NotSubmitted> {
         self.submitted.send(urls).await.unwrap_or(Err(NotSubmitted::StartedAnew))
+    }
+
+    /// Has records changed; returns when they are on enough disks.
+    pub async fn amend(&self, copies: Vec<RecordCopy>) -> Result<(), NotSubmitted> {
+        self.amend.send(AmendRecords(copies)).await.unwrap_or(Err(NotSubmitted::StartedAnew))
     }
 
     /// Has something defined; returns when enough nodes have it.

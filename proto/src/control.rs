@@ -2,13 +2,16 @@
 
 pub mod admin;
 pub mod crawl;
+pub mod records;
 
 use serde::{Deserialize, Serialize};
 
 use self::crawl::{CrawlAnswer, CrawlRequest};
+use self::records::{RecordsAnswer, RecordsRequest};
 
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
+use crate::site::Operation;
 
 /// URLs handed in with one request.
 pub const URLS_MAX: usize = 10_000;
@@ -59,18 +62,33 @@ pub enum Request {
     },
     /// What about crawls?
     Crawl(CrawlRequest),
+    /// An operation of the Distributed Crawler, asked and answered in its JSON.
+    Operation {
+        /// Which.
+        operation: Operation,
+        /// What it is asked with.
+        body: String,
+        /// One answer of all nodes together; else one of each.
+        merge: bool,
+    },
+    /// What about records of the node that is asked?
+    Records(RecordsRequest),
 }
 
 impl Request {
     /// Whether it only looks.
     pub fn is_question(&self) -> bool {
         match self {
-            Request::Node | Request::Nodes | Request::Ring { .. } | Request::Url { .. } | Request::UrlHere { .. } => {
-                true
-            }
+            Request::Node
+            | Request::Nodes
+            | Request::Ring { .. }
+            | Request::Url { .. }
+            | Request::UrlHere { .. }
+            | Request::Records(_) => true,
             Request::AddUrls { .. } | Request::Leave => false,
             Request::Admin { order, .. } => order.is_question(),
             Request::Crawl(request) => request.is_question(),
+            Request::Operation { operation, .. } => operation.is_question(),
         }
     }
 }
@@ -101,6 +119,10 @@ pub enum Answer {
     Admin(Vec<admin::Part>),
     /// About crawls.
     Crawl(CrawlAnswer),
+    /// What came of an operation, in JSON.
+    Operation(String),
+    /// About records.
+    Records(RecordsAnswer),
 }
 
 /// How a node is.

@@ -5,16 +5,19 @@
 //!
 //! Reading order: [`id`] and [`url`] (names of things), [`record`] and [`batch`] (what is stored and handed around),
 //! [`error_mask`] (why something failed), [`cluster`] (who owns and who may), [`crawl`] (what is fetched next, and what is not), [`control`] (what
-//! people ask a node), [`wire`].
+//! people ask a node), [`site`] and [`query`] (what the users of the Distributed Crawler define and look for), [`wire`].
 
 pub mod batch;
 pub mod cluster;
 pub mod control;
 pub mod counters;
 pub mod crawl;
+pub mod date;
 pub mod error_mask;
 pub mod id;
 pub mod key;
+pub mod query;
 pub mod record;
+pub mod site;
 pub mod url;
 pub mod wire;

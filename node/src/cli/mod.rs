@@ -3,6 +3,7 @@
 mod access;
 mod crawl;
 mod ctl;
+mod dc;
 mod export;
 mod keygen;
 mod local;
@@ -88,6 +89,8 @@ enum Command {
     Cluster(local::ClusterCommand),
     /// Ask and steer a running cluster
     Ctl(ctl::CtlArguments),
+    /// Carry out an operation of the HCE Distributed Crawler, with its JSON in and out
+    Dc(dc::DcArguments),
     /// Make a data folder from a backup
     Restore(restore::RestoreArguments),
     /// Make identities and the swarm key of a cluster, or show those that are there
@@ -106,6 +109,7 @@ pub fn run() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Cluster(command) => local::run(&command),
         Command::Ctl(arguments) => ctl::run(&arguments),
+        Command::Dc(arguments) => dc::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
     };

@@ -6,6 +6,7 @@ use std::fmt;
 use actix::{Message, MessageResponse};
 use proto::batch::Discovered;
 use proto::cluster::coordinator;
+use proto::cluster::copy::RecordCopy;
 use proto::cluster::message::Letter;
 use proto::cluster::slot_set::SlotSet;
 use proto::crawl::frontier;
@@ -80,6 +81,11 @@ pub struct SubmitUrls {
     /// The URLs.
     pub urls: Vec<Discovered>,
 }
+
+/// Records that a client changed; answered when they are on enough disks. Doors to coordinator.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), NotSubmitted>")]
+pub struct AmendRecords(pub Vec<RecordCopy>);
 
 /// URLs were not taken; some of them may be known nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,6 +4,7 @@
 //! (who keeps its records), [`route`] and [`propagate`] (who fetches, and how what came of it returns), [`message`] (what
 //! nodes say), [`registry`] (what people defined, on every node), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
 
+pub mod amend;
 pub mod coordinator;
 pub mod copy;
 pub mod lease;

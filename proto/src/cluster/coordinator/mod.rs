@@ -56,6 +56,8 @@ enum Purpose {
     Settled { flight: u64, page: bool },
     /// URLs of an admission are kept.
     Kept { admit: u64, slot: Slot, urls: Vec<UrlId> },
+    /// Records that a client changed are kept.
+    Amended { ticket: u64 },
 }
 
 /// What a write to our own disk is for.
@@ -126,6 +128,8 @@ pub struct Coordinator {
     runs: Runs,
     admissions: BTreeMap<u64, Admission>,
     next_admission: u64,
+    /// Writes that are not done, of changes that clients wait for.
+    amendments: BTreeMap<u64, usize>,
     /// URLs that were acknowledged in this life.
     acknowledged: recent::Recent,
     flights: BTreeMap<u64, batches::Flight>,
@@ -193,6 +197,7 @@ impl Coordinator {
             runs: Runs::new(rules.propagate, planted),
             admissions: BTreeMap::new(),
             next_admission: 0,
+            amendments: BTreeMap::new(),
             acknowledged: recent::Recent::default(),
             flights: BTreeMap::new(),
             batches: BTreeMap::new(),
@@ -230,6 +235,7 @@ impl Coordinator {
             Input::Settlement { flight, stage, copy, page } => self.settlement(now, flight, stage, copy, page, out),
             Input::Admitted { admit, copies } => self.admitted(now, admit, copies, out),
             Input::Submitted { ticket, crawl, urls } => self.submitted(now, ticket, &crawl, urls, out),
+            Input::Amended { ticket, copies } => self.amended(now, ticket, copies, out),
             Input::Abandoned { ticket } => self.outbox.cancel(Ticket::Client(ticket)),
             Input::Fetched { run, ending, links } => self.fetched(now, run, ending, links, out),
             Input::Measured(load) => {
