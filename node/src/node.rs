@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context, Handler};
+use proto::clients::settings::ClientSettings;
 use proto::cluster::copy::RecordCopy;
 use proto::cluster::message::Letter;
-use proto::cluster::registry::NotDefined;
+use proto::cluster::registry::{NotDefined, Version};
 use proto::crawl::crawls::Crawls;
 use proto::crawl::filter::Filter;
 use proto::crawl::frontier::FrontierRules;
@@ -33,9 +34,9 @@ use crate::edges::warc::WarcOptions;
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
-    AmendRecords, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode,
-    GetClusterView, GetDigests, GetStanding, Halt, Leave, NotSubmitted, Received, Restart, Retune, SlotDigests,
-    Standing, SubmitUrls,
+    AmendRecords, ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage,
+    ForgetNode, GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, KeepClients, Leave, NotSubmitted,
+    Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
 use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient};
@@ -179,6 +180,8 @@ pub struct Node {
     tuning: Arc<Tuning>,
     desks: Vec<(&'static str, Arc<Desk>)>,
     define: Link<Define>,
+    keep_clients: Link<KeepClients>,
+    client_places: Link<GetClientPlaces>,
     amend: Link<AmendRecords>,
     book: CrawlBook,
     standing: Link<GetStanding>,
@@ -250,6 +253,7 @@ impl Node {
         let (forget, compare, digests, retune) = (Link::open(), Link::open(), Link::open(), Link::open());
         let tuning = Arc::new(Tuning::of(config));
         let (told, new_life, define, amend) = (Link::open(), Link::open(), Link::open(), Link::open());
+        let (keep_clients, client_places) = (Link::open(), Link::open());
         let book = CrawlBook::new(match &cluster {
             None => Crawls::alone(Arc::clone(&filter)),
             Some(_) => Crawls::of_cluster(Arc::clone(&filter), &config.crawl.name, config.url.clone()),
@@ -377,6 +381,7 @@ impl Node {
             let (received, submitted, view, leave) = (received.clone(), submitted.clone(), view.clone(), leave.clone());
             let (forget, compare, digests) = (forget.clone(), compare.clone(), digests.clone());
             let (restart, define, amend) = (restart.clone(), define.clone(), amend.clone());
+            let (keep_clients, client_places) = (keep_clients.clone(), client_places.clone());
             let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
             supervisor.keep("coordinator", &main, make, move |address| {
                 heard.bind(recipient(address));
@@ -391,6 +396,8 @@ impl Node {
                 compare.bind(recipient(address));
                 digests.bind(recipient(address));
                 define.bind(recipient(address));
+                keep_clients.bind(recipient(address));
+                client_places.bind(recipient(address));
                 amend.bind(recipient(address));
                 restart.bind(recipient(address));
                 to_end.bind(address);
@@ -456,6 +463,8 @@ impl Node {
             tuning,
             desks,
             define,
+            keep_clients,
+            client_places,
             amend,
             book,
             standing,
@@ -484,6 +493,21 @@ impl Node {
     /// Has something defined; returns when enough nodes have it.
     pub async fn define(&self, define: Define) -> Result<Defined, NotDefined> {
         self.define.send(define).await.unwrap_or(Err(NotDefined::StartedAnew))
+    }
+
+    /// Has records of clients kept on enough disks; says whether this node still holds the slots they are of.
+    pub async fn keep_clients(&self, keep: KeepClients) -> Result<bool, NotSubmitted> {
+        self.keep_clients.send(keep).await.unwrap_or(Err(NotSubmitted::StartedAnew))
+    }
+
+    /// Where the queues of clients are; `None` while the node starts.
+    pub async fn client_places(&self) -> Option<ClientPlaces> {
+        self.client_places.send(GetClientPlaces).await.ok().flatten()
+    }
+
+    /// What holds for all queues of clients, and the version of its definition if there is one.
+    pub fn client_settings(&self) -> (ClientSettings, Option<Version>) {
+        self.book.client_settings()
     }
 
     /// The crawls, as this node knows them.
@@ -634,7 +658,7 @@ fn watch_over(supervisor: Supervisor, main: &ArbiterHandle, metrics: Metrics, fa
     });
 }
 
-fn fetch_options(config: &Config) -> FetchOptions {
+pub(crate) fn fetch_options(config: &Config) -> FetchOptions {
     FetchOptions {
         user_agent: config.fetch.user_agent.clone(),
         headers: config.fetch.headers.clone().into_iter().collect(),
@@ -647,7 +671,7 @@ fn fetch_options(config: &Config) -> FetchOptions {
     }
 }
 
-fn store_options(config: &Config) -> StoreOptions {
+pub(crate) fn store_options(config: &Config) -> StoreOptions {
     StoreOptions {
         host_urls_max: config.crawl.host_urls_max,
         path_queries_max: config.crawl.path_queries_max,
@@ -662,7 +686,7 @@ fn store_options(config: &Config) -> StoreOptions {
 }
 
 /// Record ids are unique over folders and starts: the folder's path, the start's number and its time.
-fn warc_seed(store: &Store) -> [u8; 16] {
+pub(crate) fn warc_seed(store: &Store) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(store.dir().as_os_str().as_encoded_bytes());
     hasher.update(&store.boot().to_le_bytes());
@@ -671,7 +695,7 @@ fn warc_seed(store: &Store) -> [u8; 16] {
     hasher.finalize().as_bytes()[..16].try_into().expect("sixteen of thirty-two bytes")
 }
 
-fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
+pub(crate) fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
     WarcOptions {
         segment_bytes_max: config.storage.warc_bytes_max,
         software: format!("orbweaver/{}", env!("CARGO_PKG_VERSION")),
@@ -681,7 +705,7 @@ fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
     }
 }
 
-fn follow_rules(config: &Config, book: &CrawlBook) -> FollowRules {
+pub(crate) fn follow_rules(config: &Config, book: &CrawlBook) -> FollowRules {
     FollowRules {
         book: book.clone(),
         urls: config.url.clone(),
@@ -700,7 +724,7 @@ fn run_rules(config: &Config, filter: &Arc<Filter>) -> Rules {
     Rules { crawl: config.crawl.name.clone(), filter: Arc::clone(filter), digest }
 }
 
-fn extract_rules(config: &Config) -> ExtractRules {
+pub(crate) fn extract_rules(config: &Config) -> ExtractRules {
     ExtractRules {
         urls: config.url.clone(),
         limits: config.parse.limits.clone(),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use self::crawl::{CrawlAnswer, CrawlRequest};
 use self::records::{RecordsAnswer, RecordsRequest};
 
+use crate::clients::ask::{Ask, Said};
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
 use crate::site::Operation;
@@ -62,6 +63,8 @@ pub enum Request {
     },
     /// What about crawls?
     Crawl(CrawlRequest),
+    /// On behalf of a client with a fetcher of its own. Only nodes ask this.
+    Client(Box<Ask>),
     /// An operation of the Distributed Crawler, asked and answered in its JSON.
     Operation {
         /// Which.
@@ -88,6 +91,7 @@ impl Request {
             Request::AddUrls { .. } | Request::Leave => false,
             Request::Admin { order, .. } => order.is_question(),
             Request::Crawl(request) => request.is_question(),
+            Request::Client(_) => false,
             Request::Operation { operation, .. } => operation.is_question(),
         }
     }
@@ -119,6 +123,8 @@ pub enum Answer {
     Admin(Vec<admin::Part>),
     /// About crawls.
     Crawl(CrawlAnswer),
+    /// To a client with a fetcher of its own.
+    Client(Box<Said>),
     /// What came of an operation, in JSON.
     Operation(String),
     /// About records.

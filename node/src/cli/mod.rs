@@ -5,10 +5,12 @@ mod crawl;
 mod ctl;
 mod dc;
 mod export;
+mod frontier;
 mod keygen;
 mod local;
 mod moved;
 mod node;
+mod ose;
 mod progress;
 mod restore;
 mod seeds;
@@ -89,6 +91,11 @@ enum Command {
     Cluster(local::ClusterCommand),
     /// Ask and steer a running cluster
     Ctl(ctl::CtlArguments),
+    /// Be a client of the URL Frontier API: of a node, or of any other server of it
+    Frontier(frontier::FrontierArguments),
+    /// Work on site folders of OpenSearchEngine (OSE): fetch, parse and merge; take them in and give them back
+    #[command(subcommand)]
+    Ose(ose::OseCommand),
     /// Carry out an operation of the HCE Distributed Crawler, with its JSON in and out
     Dc(dc::DcArguments),
     /// Make a data folder from a backup
@@ -109,8 +116,10 @@ pub fn run() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Cluster(command) => local::run(&command),
         Command::Ctl(arguments) => ctl::run(&arguments),
+        Command::Frontier(arguments) => frontier::run(arguments),
         Command::Dc(arguments) => dc::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Ose(command) => ose::run(&command),
         Command::Restore(arguments) => restore::run(&arguments),
     };
     match ended {

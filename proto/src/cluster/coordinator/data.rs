@@ -56,7 +56,7 @@ impl Coordinator {
         }
     }
 
-    fn send_write(&mut self, now: Micros, sending: Sending, out: &mut Vec<Effect>) {
+    pub(super) fn send_write(&mut self, now: Micros, sending: Sending, out: &mut Vec<Effect>) {
         let op = Op { boot: self.rules.boot, number: sending.number };
         for to in sending.to {
             if to == self.rules.me {
@@ -83,7 +83,7 @@ impl Coordinator {
                 out.push(Effect::Saw(Sight::Acknowledged { slot, urls }));
                 self.kept(now, admit, out);
             }
-            Purpose::Amended { ticket } => self.amendment_kept(ticket, out),
+            Purpose::Client { ticket } => self.client_kept(ticket, out),
         }
     }
 
@@ -95,11 +95,7 @@ impl Coordinator {
             Purpose::Settled { flight, .. } => self.settle_failed(flight, out),
             // Nothing is said: who discovered them sends them again.
             Purpose::Kept { admit, .. } => drop(self.admissions.remove(&admit)),
-            Purpose::Amended { ticket } => {
-                if self.amendments.remove(&ticket).is_some() {
-                    out.push(Effect::Refuse { ticket });
-                }
-            }
+            Purpose::Client { ticket } => self.client_failed(ticket, out),
         }
     }
 
@@ -347,31 +343,6 @@ impl Coordinator {
         let acting = |slot| ring.acting(slot, 1, alive).next();
         if !self.outbox.add(now, crawl, None, urls, Ticket::Client(ticket), acting) {
             out.push(Effect::Acknowledge { ticket }); // of nothing
-        }
-    }
-
-    /// A client changed records: they are written to the replicas of their slots, wherever those are. What is told when all of it is kept is
-    /// that W disks have it; a record that came further meanwhile stays as it is, as with every write.
-    pub(super) fn amended(&mut self, now: Micros, ticket: u64, copies: Vec<RecordCopy>, out: &mut Vec<Effect>) {
-        let mut by_slot: BTreeMap<Slot, Vec<RecordCopy>> = BTreeMap::new();
-        copies.into_iter().for_each(|copy| by_slot.entry(copy.slot()).or_default().push(copy));
-        let writes: usize = by_slot.values().map(|copies| copies.len().div_ceil(COPIES_MAX)).sum();
-        // One more than there are, so that it is not done before the last one began.
-        self.amendments.insert(ticket, writes + 1);
-        for (slot, copies) in by_slot {
-            for copies in copies.chunks(COPIES_MAX) {
-                self.write(now, slot, copies.to_vec(), Purpose::Amended { ticket }, out);
-            }
-        }
-        self.amendment_kept(ticket, out);
-    }
-
-    fn amendment_kept(&mut self, ticket: u64, out: &mut Vec<Effect>) {
-        let Some(left) = self.amendments.get_mut(&ticket) else { return };
-        *left -= 1;
-        if *left == 0 {
-            self.amendments.remove(&ticket);
-            out.push(Effect::Acknowledge { ticket });
         }
     }
 
