@@ -1,7 +1,9 @@
 //! `orbweaver ctl`: asks and steers a running cluster, through any of its nodes.
 
 mod admin;
+mod admit;
 mod backup;
+mod content;
 mod crawl;
 mod repair;
 mod site;
@@ -109,6 +111,8 @@ enum CtlCommand {
     Set(admin::SetArguments),
     /// Stop a node, or all: what is in flight is settled, then actors end in reverse order of their start
     Stop(admin::StopArguments),
+    /// Let a new node into the cluster, on every node at once
+    Admit(admit::AdmitArguments),
     /// Give the place of a node up that is gone for ever, so that its slots get new owners
     Forget(admin::ForgetArguments),
     /// Compare all replicas now, and mend what differs
@@ -167,13 +171,15 @@ enum UrlCommand {
     /// Forget what was found of URLs of a site, and crawl them anew
     #[command(after_help = urls::CHANGE_EXAMPLES)]
     Cleanup(urls::ChangeArguments),
+    /// Read a page from whichever node has it
+    Content(content::ContentArguments),
 }
 
 impl UrlCommand {
     /// What it asks of sites.
     fn work(&self) -> Option<UrlWork<'_>> {
         match self {
-            UrlCommand::Add { .. } | UrlCommand::Status { .. } => None,
+            UrlCommand::Add { .. } | UrlCommand::Status { .. } | UrlCommand::Content(_) => None,
             UrlCommand::New(arguments) => Some(UrlWork::New(arguments)),
             UrlCommand::Find(arguments) => Some(UrlWork::Find(arguments)),
             UrlCommand::Update(arguments) => Some(UrlWork::Update(arguments)),
@@ -196,9 +202,13 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
             CtlCommand::Get(arguments) => Some(admin::get(&connection, arguments, json).await),
             CtlCommand::Set(arguments) => Some(admin::set(&connection, arguments, json).await),
             CtlCommand::Stop(arguments) => Some(admin::stop(&connection, arguments, json).await),
+            CtlCommand::Admit(arguments) => Some(admit::admit(&connection, arguments, json).await),
             CtlCommand::Forget(arguments) => Some(admin::forget(&connection, arguments, json).await),
             CtlCommand::Repair(arguments) => Some(repair::repair(&connection, arguments, json).await),
             CtlCommand::Backup(arguments) => Some(backup::backup(&connection, arguments, json).await),
+            CtlCommand::Url(UrlCommand::Content(arguments)) => {
+                Some(content::content(&connection, arguments, json).await)
+            }
             CtlCommand::Site(command) => Some(site::site(&connection, command, json).await),
             CtlCommand::Query { text } => Some(urls::urls(&connection, UrlWork::Query(text), json).await),
             CtlCommand::Url(command) => match command.work() {
@@ -276,6 +286,7 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         | CtlCommand::Get(_)
         | CtlCommand::Set(_)
         | CtlCommand::Stop(_)
+        | CtlCommand::Admit(_)
         | CtlCommand::Forget(_)
         | CtlCommand::Repair(_)
         | CtlCommand::Top(_)
@@ -366,6 +377,8 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
             Answer::Admin(parts) => admin::parts_text(&parts),
             Answer::Crawl(answer) => crawl::text(&answer),
             Answer::Client(_) => "an answer for another program".to_owned(),
+            // They are shown by who asks for them.
+            answer @ (Answer::Content(_) | Answer::Admitted { .. }) => format!("{answer:?}"),
             Answer::Operation(text) => text,
             Answer::Records(answer) => format!("{answer:?}"),
         }
