@@ -5,6 +5,7 @@ mod admit;
 mod backup;
 mod content;
 mod crawl;
+mod import;
 mod repair;
 mod site;
 mod top;
@@ -101,6 +102,9 @@ enum CtlCommand {
     /// Hand URLs in, or look at one
     #[command(subcommand)]
     Url(UrlCommand),
+    /// Hand in a list of URIs (CSV, TXT or standard input); says of each that is refused why
+    #[command(after_help = import::EXAMPLES)]
+    Import(import::ImportArguments),
     /// Make the node that is asked leave the cluster: it hands everything over first
     Leave,
     /// Show figures of actors: mailboxes, messages, restarts, and what they count
@@ -206,6 +210,7 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
             CtlCommand::Forget(arguments) => Some(admin::forget(&connection, arguments, json).await),
             CtlCommand::Repair(arguments) => Some(repair::repair(&connection, arguments, json).await),
             CtlCommand::Backup(arguments) => Some(backup::backup(&connection, arguments, json).await),
+            CtlCommand::Import(arguments) => Some(import::import(&connection, arguments, json).await),
             CtlCommand::Url(UrlCommand::Content(arguments)) => {
                 Some(content::content(&connection, arguments, json).await)
             }
@@ -290,6 +295,7 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         | CtlCommand::Forget(_)
         | CtlCommand::Repair(_)
         | CtlCommand::Top(_)
+        | CtlCommand::Import(_)
         | CtlCommand::Backup(_)
         | CtlCommand::Site(_)
         | CtlCommand::Query { .. }
