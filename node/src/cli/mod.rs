@@ -11,8 +11,10 @@ mod local;
 mod moved;
 mod node;
 mod ose;
+mod pages;
 mod progress;
 mod restore;
+mod schedule;
 mod seeds;
 mod signals;
 mod summary;
@@ -89,6 +91,10 @@ enum Command {
     Crawl(Box<crawl::CrawlArguments>),
     /// Write what a crawl found as JSON lines, CSV or a list of URLs
     Export(export::ExportArguments),
+    /// Ask the page graph of a crawl: links, paths, the best pages
+    Pages(pages::PagesArguments),
+    /// Show what waits in the queues of a crawl, or put it in the order of new scores
+    Schedule(schedule::ScheduleArguments),
     /// Run a node of a cluster, until Ctrl-C
     Node(node::NodeArguments),
     /// Start a whole cluster on this machine, for trying out
@@ -118,6 +124,8 @@ pub fn run() -> ExitCode {
     let ended = match arguments.command {
         Command::Crawl(arguments) => crawl::run(*arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Pages(arguments) => pages::run(&arguments),
+        Command::Schedule(arguments) => schedule::run(&arguments),
         Command::Node(arguments) => node::run(&arguments),
         Command::Cluster(command) => local::run(&command),
         Command::Ctl(arguments) => ctl::run(&arguments),

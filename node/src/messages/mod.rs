@@ -9,6 +9,7 @@ mod define;
 mod discovered;
 mod fetched;
 mod parsed;
+mod rescored;
 mod stored;
 
 pub use admin::{CompareNow, ForgetNode, GetDigests, Retune, SlotDigests};
@@ -23,4 +24,5 @@ pub use define::{Define, Defined};
 pub use discovered::DiscoveredUrls;
 pub use fetched::{FetchEnded, FetchedPage, RobotsFetched};
 pub use parsed::ParsedPage;
+pub use rescored::Rescored;
 pub use stored::{DiskRequest, LandedPage, StorePage};
