@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context, Handler};
 use proto::clients::settings::ClientSettings;
+use proto::cluster::copy::RecordCopy;
 use proto::cluster::message::Letter;
 use proto::cluster::registry::{NotDefined, Version};
 use proto::crawl::crawls::Crawls;
@@ -35,9 +36,9 @@ use crate::edges::warc::WarcOptions;
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
-    ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode,
-    GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, IsDispensable, KeepClients, Leave, NotSubmitted,
-    Received, Rescored, Restart, Retune, SlotDigests, Standing, SubmitUrls,
+    AmendRecords, ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage,
+    ForgetNode, GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, IsDispensable, KeepClients, Leave,
+    NotSubmitted, Received, Rescored, Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
 use crate::scoring::Scoring;
@@ -186,6 +187,7 @@ pub struct Node {
     define: Link<Define>,
     keep_clients: Link<KeepClients>,
     client_places: Link<GetClientPlaces>,
+    amend: Link<AmendRecords>,
     book: CrawlBook,
     standing: Link<GetStanding>,
     halt: Link<Halt>,
@@ -265,7 +267,7 @@ impl Node {
         let (received, submitted, view, leave) = (Link::open(), Link::open(), Link::open(), Link::open());
         let (forget, compare, digests, retune) = (Link::open(), Link::open(), Link::open(), Link::open());
         let tuning = Arc::new(Tuning::of(config));
-        let (told, new_life, define) = (Link::open(), Link::open(), Link::open());
+        let (told, new_life, define, amend) = (Link::open(), Link::open(), Link::open(), Link::open());
         let (keep_clients, client_places) = (Link::open(), Link::open());
         let book = CrawlBook::new(match &cluster {
             None => Crawls::alone(Arc::clone(&filter)),
@@ -422,7 +424,7 @@ impl Node {
             ends.push(to_end.clone());
             let (received, submitted, view, leave) = (received.clone(), submitted.clone(), view.clone(), leave.clone());
             let (forget, compare, digests) = (forget.clone(), compare.clone(), digests.clone());
-            let (restart, define) = (restart.clone(), define.clone());
+            let (restart, define, amend) = (restart.clone(), define.clone(), amend.clone());
             let (keep_clients, client_places) = (keep_clients.clone(), client_places.clone());
             let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
             supervisor.keep("coordinator", &main, make, move |address| {
@@ -440,6 +442,7 @@ impl Node {
                 define.bind(recipient(address));
                 keep_clients.bind(recipient(address));
                 client_places.bind(recipient(address));
+                amend.bind(recipient(address));
                 restart.bind(recipient(address));
                 to_end.bind(address);
             });
@@ -508,6 +511,7 @@ impl Node {
             define,
             keep_clients,
             client_places,
+            amend,
             book,
             standing,
             halt,
@@ -527,6 +531,11 @@ impl Node {
     /// Hands URLs to the cluster; returns when they are on enough disks.
     pub async fn submit(&self, urls: SubmitUrls) -> Result<(), NotSubmitted> {
         self.submitted.send(urls).await.unwrap_or(Err(NotSubmitted::StartedAnew))
+    }
+
+    /// Has records changed; returns when they are on enough disks.
+    pub async fn amend(&self, copies: Vec<RecordCopy>) -> Result<(), NotSubmitted> {
+        self.amend.send(AmendRecords(copies)).await.unwrap_or(Err(NotSubmitted::StartedAnew))
     }
 
     /// Has something defined; returns when enough nodes have it.

@@ -3,6 +3,7 @@
 mod access;
 mod crawl;
 mod ctl;
+mod dc;
 mod export;
 mod frontier;
 mod keygen;
@@ -106,6 +107,8 @@ enum Command {
     /// Work on site folders of OpenSearchEngine (OSE): fetch, parse and merge; take them in and give them back
     #[command(subcommand)]
     Ose(ose::OseCommand),
+    /// Carry out an operation of the HCE Distributed Crawler, with its JSON in and out
+    Dc(dc::DcArguments),
     /// Make a data folder from a backup
     Restore(restore::RestoreArguments),
     /// Make identities and the swarm key of a cluster, or show those that are there
@@ -127,6 +130,7 @@ pub fn run() -> ExitCode {
         Command::Cluster(command) => local::run(&command),
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Frontier(arguments) => frontier::run(arguments),
+        Command::Dc(arguments) => dc::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Ose(command) => ose::run(&command),
         Command::Restore(arguments) => restore::run(&arguments),
