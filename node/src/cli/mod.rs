@@ -10,6 +10,7 @@ mod moved;
 mod node;
 mod progress;
 mod restore;
+mod runtime;
 mod seeds;
 mod signals;
 mod summary;

@@ -7,6 +7,7 @@
 mod replica;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,6 +70,23 @@ impl From<WarcError> for DiskError {
 
 /// Where the answer to a job goes.
 pub type Reply<T> = oneshot::Sender<Result<T, DiskError>>;
+
+/// Who hears what became of the pages of a group, all of them at once: a message for each would cost more than handling it.
+#[derive(Clone)]
+pub struct Settled(Arc<dyn Fn(Result<Vec<Landed>, DiskError>) + Send + Sync>);
+
+impl Settled {
+    /// Whoever `hears` is called on the disk's thread, so it must not wait for anything.
+    pub fn new(hears: impl Fn(Result<Vec<Landed>, DiskError>) + Send + Sync + 'static) -> Settled {
+        Settled(Arc::new(hears))
+    }
+}
+
+impl fmt::Debug for Settled {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Settled")
+    }
+}
 
 /// What a fetch brought, to be kept in the WARC files.
 #[derive(Clone, Debug)]
@@ -142,7 +160,7 @@ pub enum Job {
     /// Write entries down as handed out.
     Select(Vec<Pick>, Reply<()>),
     /// Settle a flight.
-    Settle(Box<Landing>, Reply<Landed>),
+    Settle(Box<Landing>, Settled),
     /// Move what is due into the queues; answers also when the next is.
     FallDue(u64, Reply<(Vec<Admitted>, Option<u64>)>),
     /// Bring back what was set aside and is admitted now, if the rules are not those of the run before.
@@ -256,7 +274,28 @@ pub struct DiskWork {
 type Original = (UrlId, ContentRow, String);
 
 /// Answers that wait for the commit.
-type Deferred = Box<dyn FnOnce(Option<DiskError>)>;
+#[derive(Default)]
+struct Deferred {
+    answers: Vec<Box<dyn FnOnce(Option<DiskError>)>>,
+    /// Pages, and who hears of them: mostly the same for all.
+    settled: Vec<(Settled, Option<Landed>)>,
+}
+
+impl Deferred {
+    fn answer(self, error: Option<DiskError>) {
+        for answer in self.answers {
+            answer(error.clone());
+        }
+        let mut settled = self.settled.into_iter().peekable();
+        while let Some((hears, first)) = settled.next() {
+            let mut landed = Vec::from_iter(first);
+            while let Some((_, next)) = settled.next_if(|(other, _)| Arc::ptr_eq(&other.0, &hears.0)) {
+                landed.extend(next);
+            }
+            (hears.0)(error.clone().map_or(Ok(landed), Err));
+        }
+    }
+}
 
 impl DiskWork {
     /// Opens the WARC files beside `store`.
@@ -293,7 +332,7 @@ impl DiskWork {
             std::thread::sleep(self.commit_pause);
         }
         let before = self.warc.end();
-        let mut deferred: Vec<Deferred> = Vec::with_capacity(jobs.len());
+        let mut deferred = Deferred::default();
         let outcome = self.write(jobs, &mut deferred);
         self.fresh.clear();
         if let Err(error) = &outcome {
@@ -306,12 +345,10 @@ impl DiskWork {
                 tracing::error!(%error, "cannot read the state back");
             }
         }
-        for answer in deferred {
-            answer(outcome.clone().err());
-        }
+        deferred.answer(outcome.err());
     }
 
-    fn write(&mut self, jobs: Vec<Job>, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
+    fn write(&mut self, jobs: Vec<Job>, deferred: &mut Deferred) -> Result<(), DiskError> {
         let mut work = Vec::with_capacity(jobs.len());
         let mut failure = None;
         let mut captured = false;
@@ -447,7 +484,7 @@ fn apply(
     change: &mut super::store::Change<'_>,
     job: Job,
     fetched: Option<Fetched>,
-    deferred: &mut Vec<Deferred>,
+    deferred: &mut Deferred,
 ) -> Result<(), DiskError> {
     match job {
         Job::Admit { crawl, urls, unix_ms, reply } => {
@@ -458,10 +495,12 @@ fn apply(
             let selected = change.select(&picks);
             defer(reply, selected, deferred)
         }
-        Job::Settle(landing, reply) => {
+        Job::Settle(landing, hears) => {
             let Landing { pick, ending, links, beyond, unix_ms, .. } = *landing;
             let landed = change.settle(Settle { pick, ending, fetched, links, beyond, unix_ms });
-            defer(reply, landed, deferred)
+            let (landed, failed) = value_of(landed);
+            deferred.settled.push((hears, landed));
+            failed
         }
         Job::FallDue(unix_ms, reply) => {
             let admitted = change.fall_due(unix_ms, DUE_MAX);
@@ -489,16 +528,16 @@ fn apply(
     }
 }
 
-fn defer<T: 'static>(
-    reply: Reply<T>,
-    result: Result<T, StoreError>,
-    deferred: &mut Vec<Deferred>,
-) -> Result<(), DiskError> {
-    let (value, failed) = match result {
+fn value_of<T>(result: Result<T, StoreError>) -> (Option<T>, Result<(), DiskError>) {
+    match result {
         Ok(value) => (Some(value), Ok(())),
         Err(error) => (None, Err(DiskError::from(error))),
-    };
-    deferred.push(Box::new(move |error| {
+    }
+}
+
+fn defer<T: 'static>(reply: Reply<T>, result: Result<T, StoreError>, deferred: &mut Deferred) -> Result<(), DiskError> {
+    let (value, failed) = value_of(result);
+    deferred.answers.push(Box::new(move |error| {
         let result = match (error, value) {
             (None, Some(value)) => Ok(value),
             (Some(error), _) => Err(error),
@@ -509,19 +548,19 @@ fn defer<T: 'static>(
     failed
 }
 
-fn later<T: 'static>(reply: Reply<T>, deferred: &mut Vec<Deferred>) {
-    deferred.push(Box::new(move |error| {
+fn later<T: 'static>(reply: Reply<T>, deferred: &mut Deferred) {
+    deferred.answers.push(Box::new(move |error| {
         let _ = reply.send(Err(error.unwrap_or(DiskError::Stopped)));
     }));
 }
 
 /// Answers a job of a group that failed before its turn.
-fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
+fn refuse(job: Job, deferred: &mut Deferred) -> Result<(), DiskError> {
     match job {
         Job::Replica(job) => job.refuse(deferred),
         Job::Admit { reply, .. } => later(reply, deferred),
         Job::Select(_, reply) => later(reply, deferred),
-        Job::Settle(_, reply) => later(reply, deferred),
+        Job::Settle(_, hears) => deferred.settled.push((hears, None)),
         Job::FallDue(_, reply) => later(reply, deferred),
         Job::TakeBack(_, _, _, reply) => later(reply, deferred),
         Job::KeepFacts(_, _, reply) => later(reply, deferred),

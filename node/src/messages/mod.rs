@@ -21,4 +21,4 @@ pub use define::{Define, Defined};
 pub use discovered::DiscoveredUrls;
 pub use fetched::{FetchEnded, FetchedPage, RobotsFetched};
 pub use parsed::ParsedPage;
-pub use stored::{DiskRequest, LandedPage, StorePage};
+pub use stored::{DiskRequest, LandedPages, StorePage};

@@ -155,7 +155,7 @@ impl ReplicaJob {
         self,
         change: &mut Change<'_>,
         fetched: Option<Fetched>,
-        deferred: &mut Vec<Deferred>,
+        deferred: &mut Deferred,
     ) -> Result<(), DiskError> {
         match self {
             ReplicaJob::Merge { copies, unix_ms, reply } => defer(reply, change.merge(copies, unix_ms), deferred),
@@ -174,7 +174,7 @@ impl ReplicaJob {
     }
 
     /// Answers a write of a group that failed before its turn.
-    pub(super) fn refuse(self, deferred: &mut Vec<Deferred>) {
+    pub(super) fn refuse(self, deferred: &mut Deferred) {
         match self {
             ReplicaJob::Merge { reply, .. } => later(reply, deferred),
             ReplicaJob::Drop { reply, .. } => later(reply, deferred),
