@@ -1,6 +1,6 @@
 //! The actors, edges and doors of a node. Reading order: [`node`] shows how everything is connected, [`actors`] what each part
 //! does, [`messages`] what they say to each other; [`clustered`] puts it into a cluster; [`edges`] are the only code that touches the outside, [`extract`] reads pages,
-//! [`doors`] let people in, [`cli`] is the program.
+//! [`doors`] let people in, [`ose`] works on site folders of another system, [`cli`] is the program.
 
 pub mod actors;
 pub mod cli;
@@ -14,5 +14,6 @@ pub mod logging;
 pub mod messages;
 pub mod metrics;
 pub mod node;
+pub mod ose;
 pub mod supervisor;
 pub mod tuning;

@@ -626,7 +626,7 @@ fn watch_over(supervisor: Supervisor, main: &ArbiterHandle, metrics: Metrics, fa
     });
 }
 
-fn fetch_options(config: &Config) -> FetchOptions {
+pub(crate) fn fetch_options(config: &Config) -> FetchOptions {
     FetchOptions {
         user_agent: config.fetch.user_agent.clone(),
         headers: config.fetch.headers.clone().into_iter().collect(),
@@ -639,7 +639,7 @@ fn fetch_options(config: &Config) -> FetchOptions {
     }
 }
 
-fn store_options(config: &Config) -> StoreOptions {
+pub(crate) fn store_options(config: &Config) -> StoreOptions {
     StoreOptions {
         host_urls_max: config.crawl.host_urls_max,
         path_queries_max: config.crawl.path_queries_max,
@@ -654,7 +654,7 @@ fn store_options(config: &Config) -> StoreOptions {
 }
 
 /// Record ids are unique over folders and starts: the folder's path, the start's number and its time.
-fn warc_seed(store: &Store) -> [u8; 16] {
+pub(crate) fn warc_seed(store: &Store) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(store.dir().as_os_str().as_encoded_bytes());
     hasher.update(&store.boot().to_le_bytes());
@@ -663,7 +663,7 @@ fn warc_seed(store: &Store) -> [u8; 16] {
     hasher.finalize().as_bytes()[..16].try_into().expect("sixteen of thirty-two bytes")
 }
 
-fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
+pub(crate) fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
     WarcOptions {
         segment_bytes_max: config.storage.warc_bytes_max,
         software: format!("orbweaver/{}", env!("CARGO_PKG_VERSION")),
@@ -673,7 +673,7 @@ fn warc_options(config: &Config, node_seed: [u8; 16]) -> WarcOptions {
     }
 }
 
-fn follow_rules(config: &Config, book: &CrawlBook) -> FollowRules {
+pub(crate) fn follow_rules(config: &Config, book: &CrawlBook) -> FollowRules {
     FollowRules {
         book: book.clone(),
         urls: config.url.clone(),
@@ -692,7 +692,7 @@ fn run_rules(config: &Config, filter: &Arc<Filter>) -> Rules {
     Rules { crawl: config.crawl.name.clone(), filter: Arc::clone(filter), digest }
 }
 
-fn extract_rules(config: &Config) -> ExtractRules {
+pub(crate) fn extract_rules(config: &Config) -> ExtractRules {
     ExtractRules {
         urls: config.url.clone(),
         limits: config.parse.limits.clone(),

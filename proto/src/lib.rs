@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`id`] and [`url`] (names of things), [`record`] and [`batch`] (what is stored and handed around),
 //! [`error_mask`] (why something failed), [`cluster`] (who owns and who may), [`crawl`] (what is fetched next, and what is not), [`control`] (what
-//! people ask a node), [`wire`].
+//! people ask a node), [`ose`] (site folders of OpenSearchEngine), [`wire`].
 
 pub mod batch;
 pub mod cluster;
@@ -15,6 +15,7 @@ pub mod crawl;
 pub mod error_mask;
 pub mod id;
 pub mod key;
+pub mod ose;
 pub mod record;
 pub mod url;
 pub mod wire;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use actix::{Actor, Context, Handler};
+use proto::url::CanonicalUrl;
 use tracing::trace;
 
 use super::can_end;
+use crate::edges::http::Fetched;
 use crate::extract::{ExtractRules, Extracted, PageInput, extract};
 use crate::messages::{FetchedPage, ParsedPage};
 use crate::metrics::Metrics;
@@ -36,25 +38,26 @@ impl Parser {
     ) -> Parser {
         Parser { scorer, rules, product_token, metrics, mailbox_max, lifeline }
     }
+}
 
-    fn extract(&self, page: &FetchedPage) -> Extracted {
-        let texts = |name| -> Vec<String> {
-            page.fetched.header_values(name).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
-        };
-        // An error page is kept, but its links are nobody's recommendation; a redirect's text is for people.
-        let is_read = (200..300).contains(&page.fetched.status);
-        extract(
-            &PageInput {
-                url: &page.pick.entry.url,
-                content_type: page.fetched.content_type(),
-                x_robots_tag: &texts("x-robots-tag"),
-                link_headers: &texts("link"),
-                body: if is_read { &page.fetched.body } else { &[] },
-                product_token: &self.product_token,
-            },
-            &self.rules,
-        )
-    }
+/// Reads an answer of any status.
+pub(crate) fn read_page(url: &CanonicalUrl, fetched: &Fetched, product_token: &str, rules: &ExtractRules) -> Extracted {
+    let texts = |name| -> Vec<String> {
+        fetched.header_values(name).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+    };
+    // An error page is kept, but its links are nobody's recommendation; a redirect's text is for people.
+    let is_read = (200..300).contains(&fetched.status);
+    extract(
+        &PageInput {
+            url,
+            content_type: fetched.content_type(),
+            x_robots_tag: &texts("x-robots-tag"),
+            link_headers: &texts("link"),
+            body: if is_read { &fetched.body } else { &[] },
+            product_token,
+        },
+        rules,
+    )
 }
 
 impl Actor for Parser {
@@ -72,7 +75,7 @@ impl Handler<FetchedPage> for Parser {
     fn handle(&mut self, page: FetchedPage, _ctx: &mut Self::Context) {
         self.lifeline.handles();
         let started = Instant::now();
-        let extracted = self.extract(&page);
+        let extracted = read_page(&page.pick.entry.url, &page.fetched, &self.product_token, &self.rules);
         let parsing = started.elapsed();
         self.metrics.parse_seconds.observe(parsing.as_secs_f64());
         trace!(?page, links = extracted.links.len(), "page parsed");

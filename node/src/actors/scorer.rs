@@ -91,7 +91,7 @@ impl Handler<ParsedPage> for Scorer {
 can_end!(Scorer);
 
 /// Decides how a fetch ended and which of its links are followed.
-fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
+pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
     let ParsedPage { pick, fetched, mut extracted, parsing_ms } = page;
     let unix_ms = fetched.started_unix_ms + u64::from(fetched.elapsed_ms);
     let digest = digest_of(&fetched, &extracted);

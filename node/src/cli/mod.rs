@@ -8,6 +8,7 @@ mod keygen;
 mod local;
 mod moved;
 mod node;
+mod ose;
 mod progress;
 mod restore;
 mod runtime;
@@ -89,6 +90,9 @@ enum Command {
     Cluster(local::ClusterCommand),
     /// Ask and steer a running cluster
     Ctl(ctl::CtlArguments),
+    /// Work on site folders of OpenSearchEngine (OSE): fetch, parse and merge; take them in and give them back
+    #[command(subcommand)]
+    Ose(ose::OseCommand),
     /// Make a data folder from a backup
     Restore(restore::RestoreArguments),
     /// Make identities and the swarm key of a cluster, or show those that are there
@@ -108,6 +112,7 @@ pub fn run() -> ExitCode {
         Command::Cluster(command) => local::run(&command),
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Ose(command) => ose::run(&command),
         Command::Restore(arguments) => restore::run(&arguments),
     };
     match ended {

@@ -15,6 +15,7 @@ mod checkpoint;
 mod columns;
 mod convert;
 mod definitions;
+pub mod ose;
 mod read;
 mod replica;
 mod rounds;
