@@ -24,6 +24,7 @@ use self::backups::{Backups, Files};
 use crate::actors::coordinator::Cluster;
 use crate::actors::scorer::PRIORITY_DEFAULT;
 use crate::config::{Config, ConfigError};
+use crate::doors::frontier::desk::Desk;
 use crate::edges::disk::{DiskError, Job, ReplicaJob};
 use crate::edges::load::LoadGauge;
 use crate::edges::network::Network;
@@ -70,6 +71,7 @@ pub enum ClusterStartError {
 pub struct ClusteredNode {
     node: Arc<Node>,
     swarm: Arc<Swarm>,
+    desk: Desk,
     peer: PeerId,
     stopping: watch::Sender<bool>,
     /// How long what is in flight may take.
@@ -99,6 +101,8 @@ struct Shared {
     /// Longest delay that a crawl may ask for.
     delay_max_ms: u64,
     counted: crawl::Counted,
+    /// Where calls of clients with fetchers of their own are carried out.
+    desk: OnceLock<Desk>,
 }
 
 impl ClusteredNode {
@@ -137,6 +141,7 @@ impl ClusteredNode {
             backups: Backups::default(),
             delay_max_ms: config.politeness.crawl_delay_max_ms,
             counted: crawl::Counted::default(),
+            desk: OnceLock::new(),
         });
         let swarm = Arc::new(Swarm::start(settings, doors(&shared), metrics.swarm.clone()).await?);
         let gauge = LoadGauge::new(&config.storage.data, LoadWeights::default());
@@ -160,11 +165,13 @@ impl ClusteredNode {
         // Letters and questions that came before this were turned away; who needs an answer says it again.
         let _ = shared.node.set(Arc::clone(&node));
         let _ = shared.swarm.set(Arc::clone(&swarm));
+        let desk = Desk::new(Arc::clone(&node), Arc::clone(&swarm), identity.peer());
+        let _ = shared.desk.set(desk.clone());
         tokio::spawn(observe(Arc::downgrade(&node)));
         let settle_patience = Duration::from_millis(config.fetch.limits.fetch_timeout_ms)
             + Duration::from_secs(config.fetch.settle_timeout_s);
         let stopping = shared.stopping.clone();
-        Ok(ClusteredNode { node, swarm, peer: identity.peer(), stopping, settle_patience })
+        Ok(ClusteredNode { node, swarm, desk, peer: identity.peer(), stopping, settle_patience })
     }
 
     /// The node.
@@ -175,6 +182,11 @@ impl ClusteredNode {
     /// The swarm.
     pub fn swarm(&self) -> &Swarm {
         &self.swarm
+    }
+
+    /// Where calls of clients are carried out.
+    pub fn desk(&self) -> &Desk {
+        &self.desk
     }
 
     /// Its peer id.
@@ -292,6 +304,11 @@ impl Shared {
             }
             Request::Admin { to, order } => self.admin(node, swarm, to, order).await,
             Request::Crawl(request) => self.crawl(node, swarm, request).await,
+            Request::Client(ask) => match self.desk.get() {
+                Some(desk) if caller.role == Role::Node => Answer::Client(Box::new(desk.perform(*ask).await)),
+                Some(_) => Answer::Refused("only nodes ask this; clients have a door of their own".to_owned()),
+                None => Answer::Refused("the node is starting; ask again".to_owned()),
+            },
         }
     }
 

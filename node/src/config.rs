@@ -1,6 +1,7 @@
 //! `cluster.toml` to [`Config`]: read once, checked once, shared.
 
 pub mod cluster;
+pub mod frontier;
 mod line;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use proto::url::UrlRules;
 use serde::{Deserialize, Serialize};
 
 use self::cluster::ClusterConfig;
+use self::frontier::FrontierConfig;
 use crate::edges::http::FetchLimits;
 use crate::extract::ExtractLimits;
 
@@ -73,6 +75,8 @@ pub struct Config {
     pub storage: StorageConfig,
     /// The HTTP door.
     pub http: HttpConfig,
+    /// The gRPC door of a node in a cluster.
+    pub url_frontier: FrontierConfig,
     /// The other nodes; absent for a node alone.
     pub cluster: Option<ClusterConfig>,
 }
@@ -254,6 +258,9 @@ impl Config {
             },
             _ => error,
         })?;
+        if let Some(folder) = path.parent() {
+            config.url_frontier.below(folder);
+        }
         if let (Some(cluster), Some(folder)) = (&mut config.cluster, path.parent()) {
             // Keys lie beside the file that names them, wherever the program is started.
             cluster.identity = folder.join(&cluster.identity);
@@ -270,6 +277,7 @@ impl Config {
         if !crawl_name_is_valid(&self.crawl.name) {
             return value("crawl.name", "must be 1 to 128 bytes without control characters");
         }
+        self.url_frontier.validate()?;
         if !(1..=10_000).contains(&self.fetch.concurrency) {
             return value("fetch.concurrency", "must be between 1 and 10000");
         }

@@ -4,17 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use proto::cluster::registry::Definition;
+use proto::clients::settings::ClientSettings;
+use proto::cluster::registry::{Definition, Version};
 use proto::crawl::crawls::Crawls;
 
 /// The book; clones share it.
 #[derive(Clone, Debug)]
-pub struct CrawlBook(Arc<RwLock<Arc<Crawls>>>);
+pub struct CrawlBook(Arc<RwLock<Arc<Crawls>>>, Arc<RwLock<(ClientSettings, Option<Version>)>>);
 
 impl CrawlBook {
     /// A book that begins with these crawls.
     pub fn new(crawls: Crawls) -> CrawlBook {
-        CrawlBook(Arc::new(RwLock::new(Arc::new(crawls))))
+        CrawlBook(Arc::new(RwLock::new(Arc::new(crawls))), Arc::default())
     }
 
     /// The crawls as they are now.
@@ -22,8 +23,18 @@ impl CrawlBook {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What holds for all queues of clients, and the version of its definition if there is one.
+    pub fn client_settings(&self) -> (ClientSettings, Option<Version>) {
+        *self.1.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes definitions in.
     pub fn define(&self, definitions: &[Definition]) {
+        let of_clients = definitions.iter().rfind(|one| one.key == ClientSettings::key());
+        if let Some(Definition { version, body, .. }) = of_clients {
+            let said = body.as_ref().and_then(|body| ClientSettings::decode(body).ok()).unwrap_or_default();
+            *self.1.write().unwrap_or_else(PoisonError::into_inner) = (said, Some(*version));
+        }
         let fresh = self.now().with(definitions);
         for definition in definitions {
             if let Some(Err(error)) = fresh.get(&definition.key.name).map(|crawl| &crawl.filter) {

@@ -1,10 +1,11 @@
 //! Every counter and gauge, by name. Clones share their values.
 
 pub mod cluster;
+pub mod frontier;
 
 use std::sync::Arc;
 
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -14,6 +15,7 @@ use prometheus_client::registry::Registry;
 use proto::crawl::outcome::OutcomeKind;
 
 use self::cluster::ClusterMetrics;
+use self::frontier::FrontierMetrics;
 use crate::edges::store::State;
 use crate::edges::swarm::metrics::SwarmMetrics;
 
@@ -42,6 +44,8 @@ struct ActorLabel {
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
+    /// The gRPC door's, whose names have no prefix.
+    plain: Arc<Registry>,
     /// Page requests started.
     pub fetches: Counter,
     /// Page requests that are under way.
@@ -62,6 +66,8 @@ pub struct Metrics {
     pub swarm: SwarmMetrics,
     /// What the node's part in its cluster counts.
     pub cluster: ClusterMetrics,
+    /// What the gRPC door counts.
+    pub frontier: FrontierMetrics,
     outcomes: Family<OutcomeLabel, Counter>,
     restarts: Family<ActorLabel, Counter>,
     known: Gauge,
@@ -83,6 +89,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix("orbweaver");
         let mut metrics = Metrics {
             registry: Arc::default(),
+            plain: Arc::default(),
             fetches: Counter::default(),
             fetching: Gauge::default(),
             robots_fetches: Counter::default(),
@@ -94,6 +101,7 @@ impl Metrics {
             parse_seconds: Histogram::new(exponential_buckets(1e-5, 4.0, 10)),
             swarm: SwarmMetrics::default(),
             cluster: ClusterMetrics::default(),
+            frontier: FrontierMetrics::default(),
             outcomes: Family::default(),
             restarts: Family::default(),
             known: Gauge::default(),
@@ -119,7 +127,9 @@ impl Metrics {
         registry.register("content_bytes", "Bytes of all current contents", metrics.bytes.clone());
         metrics.swarm.register(&mut registry);
         metrics.cluster.register(&mut registry);
-        metrics.registry = Arc::new(registry);
+        let mut plain = Registry::default();
+        metrics.frontier.register(&mut plain);
+        (metrics.registry, metrics.plain) = (Arc::new(registry), Arc::new(plain));
         metrics
     }
 
@@ -162,7 +172,9 @@ impl Metrics {
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &self.registry)
+            .and_then(|()| encode_registry(&mut text, &self.plain))
+            .and_then(|()| encode_eof(&mut text));
         text
     }
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context, Handler};
+use proto::clients::settings::ClientSettings;
 use proto::cluster::message::Letter;
-use proto::cluster::registry::NotDefined;
+use proto::cluster::registry::{NotDefined, Version};
 use proto::crawl::crawls::Crawls;
 use proto::crawl::filter::Filter;
 use proto::crawl::frontier::FrontierRules;
@@ -32,8 +33,9 @@ use crate::edges::warc::WarcOptions;
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
-    ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode, GetClusterView,
-    GetDigests, GetStanding, Halt, Leave, NotSubmitted, Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
+    ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode,
+    GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, KeepClients, Leave, NotSubmitted, Received,
+    Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
 use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient};
@@ -177,6 +179,8 @@ pub struct Node {
     tuning: Arc<Tuning>,
     desks: Vec<(&'static str, Arc<Desk>)>,
     define: Link<Define>,
+    keep_clients: Link<KeepClients>,
+    client_places: Link<GetClientPlaces>,
     book: CrawlBook,
     standing: Link<GetStanding>,
     halt: Link<Halt>,
@@ -247,6 +251,7 @@ impl Node {
         let (forget, compare, digests, retune) = (Link::open(), Link::open(), Link::open(), Link::open());
         let tuning = Arc::new(Tuning::of(config));
         let (told, new_life, define) = (Link::open(), Link::open(), Link::open());
+        let (keep_clients, client_places) = (Link::open(), Link::open());
         let book = CrawlBook::new(match &cluster {
             None => Crawls::alone(Arc::clone(&filter)),
             Some(_) => Crawls::of_cluster(Arc::clone(&filter), &config.crawl.name, config.url.clone()),
@@ -376,6 +381,7 @@ impl Node {
             let (received, submitted, view, leave) = (received.clone(), submitted.clone(), view.clone(), leave.clone());
             let (forget, compare, digests) = (forget.clone(), compare.clone(), digests.clone());
             let (restart, define) = (restart.clone(), define.clone());
+            let (keep_clients, client_places) = (keep_clients.clone(), client_places.clone());
             let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
             supervisor.keep("coordinator", &main, make, move |address| {
                 heard.bind(recipient(address));
@@ -390,6 +396,8 @@ impl Node {
                 compare.bind(recipient(address));
                 digests.bind(recipient(address));
                 define.bind(recipient(address));
+                keep_clients.bind(recipient(address));
+                client_places.bind(recipient(address));
                 restart.bind(recipient(address));
                 to_end.bind(address);
             });
@@ -454,6 +462,8 @@ impl Node {
             tuning,
             desks,
             define,
+            keep_clients,
+            client_places,
             book,
             standing,
             halt,
@@ -476,6 +486,21 @@ impl Node {
     /// Has something defined; returns when enough nodes have it.
     pub async fn define(&self, define: Define) -> Result<Defined, NotDefined> {
         self.define.send(define).await.unwrap_or(Err(NotDefined::StartedAnew))
+    }
+
+    /// Has records of clients kept on enough disks; says whether this node still holds the slots they are of.
+    pub async fn keep_clients(&self, keep: KeepClients) -> Result<bool, NotSubmitted> {
+        self.keep_clients.send(keep).await.unwrap_or(Err(NotSubmitted::StartedAnew))
+    }
+
+    /// Where the queues of clients are; `None` while the node starts.
+    pub async fn client_places(&self) -> Option<ClientPlaces> {
+        self.client_places.send(GetClientPlaces).await.ok().flatten()
+    }
+
+    /// What holds for all queues of clients, and the version of its definition if there is one.
+    pub fn client_settings(&self) -> (ClientSettings, Option<Version>) {
+        self.book.client_settings()
     }
 
     /// The crawls, as this node knows them.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use self::crawl::{CrawlAnswer, CrawlRequest};
 
+use crate::clients::ask::{Ask, Said};
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
 
@@ -59,6 +60,8 @@ pub enum Request {
     },
     /// What about crawls?
     Crawl(CrawlRequest),
+    /// On behalf of a client with a fetcher of its own. Only nodes ask this.
+    Client(Box<Ask>),
 }
 
 impl Request {
@@ -71,6 +74,7 @@ impl Request {
             Request::AddUrls { .. } | Request::Leave => false,
             Request::Admin { order, .. } => order.is_question(),
             Request::Crawl(request) => request.is_question(),
+            Request::Client(_) => false,
         }
     }
 }
@@ -101,6 +105,8 @@ pub enum Answer {
     Admin(Vec<admin::Part>),
     /// About crawls.
     Crawl(CrawlAnswer),
+    /// To a client with a fetcher of its own.
+    Client(Box<Said>),
 }
 
 /// How a node is.

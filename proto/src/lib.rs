@@ -4,10 +4,12 @@
 //! `clippy.toml` beside this crate bans those. Time comes in as an argument, so a simulator can run the very same code.
 //!
 //! Reading order: [`id`] and [`url`] (names of things), [`record`] and [`batch`] (what is stored and handed around),
-//! [`error_mask`] (why something failed), [`cluster`] (who owns and who may), [`crawl`] (what is fetched next, and what is not), [`control`] (what
+//! [`error_mask`] (why something failed), [`cluster`] (who owns and who may), [`crawl`] (what is fetched next, and what is not), [`clients`] (queues that
+//! clients fetch from), [`control`] (what
 //! people ask a node), [`ose`] (site folders of OpenSearchEngine), [`wire`].
 
 pub mod batch;
+pub mod clients;
 pub mod cluster;
 pub mod control;
 pub mod counters;

@@ -77,6 +77,13 @@ impl Fleet {
         line.strip_suffix("/metrics").map(str::to_owned)
     }
 
+    /// Where a node that runs serves the URL Frontier API.
+    pub fn frontier(&self, node: usize) -> Option<String> {
+        let stderr = self.nodes[node].as_ref()?.stderr();
+        let line = stderr.lines().find_map(|line| line.strip_prefix("frontier: "))?;
+        Some(format!("http://{line}"))
+    }
+
     /// Ends a node by SIGKILL.
     pub fn kill_node(&mut self, node: usize) {
         let running = self.nodes[node].take().expect("it runs");

@@ -5,6 +5,7 @@
 //! is lost, a new life begins, as after a start of the program: with a larger number that is on disk before anything is said, without
 //! leases, and with what was handed out open again.
 
+mod clients;
 mod definitions;
 
 use std::collections::BTreeMap;
@@ -17,8 +18,10 @@ use proto::batch::{Discovered, Pick, UrlBatch};
 use proto::cluster::coordinator::{ClusterRules, Coordinator as Core, Effect, Input, Sight};
 use proto::cluster::message::Errand;
 use proto::cluster::propagate::RunId;
+use proto::cluster::repair::Changed;
 use proto::cluster::ring::Rings;
 use proto::cluster::route::Load;
+use proto::cluster::slot_set::SlotSet;
 use proto::control::crawl::CrawlCounts;
 use proto::crawl::frontier;
 use proto::crawl::outcome::Ending;
@@ -105,6 +108,8 @@ enum Client {
     Outside(oneshot::Sender<Result<(), NotSubmitted>>),
     /// This node itself: they are handed in again until they are kept.
     Own { crawl: String, urls: Vec<Discovered> },
+    /// A client with a fetcher of its own, whose records are to be kept; and the slots that it was served from.
+    Keeper(oneshot::Sender<Result<bool, NotSubmitted>>, SlotSet),
 }
 
 /// The actor.
@@ -123,6 +128,8 @@ pub struct Coordinator {
     next_ticket: u64,
     definers: BTreeMap<u64, Definer>,
     counting: Counting,
+    /// Changes of records of clients in a life that is about to begin.
+    early: Vec<(u32, Vec<Changed>)>,
     /// Answers that must come in the order of their questions.
     in_order: mpsc::UnboundedSender<Answer>,
     answers: Option<mpsc::UnboundedReceiver<Answer>>,
@@ -164,6 +171,7 @@ impl Coordinator {
             next_ticket: 0,
             definers: BTreeMap::new(),
             counting: Counting::default(),
+            early: Vec::new(),
             in_order,
             answers: Some(answers),
             alarm: None,
@@ -212,6 +220,7 @@ impl Coordinator {
         self.core = Some(core);
         self.life = boot;
         self.parts.new_life.answer(NewLife(boot));
+        self.take_early(ctx);
         self.step([if self.leaving { Input::Leave } else { Input::Tick }], ctx);
         self.measure(ctx);
     }
@@ -447,6 +456,7 @@ impl Coordinator {
                 ctx.notify_later(Own::Again { life, crawl, urls }, AGAIN_AFTER);
             }
             Some(Client::Own { .. }) => {}
+            Some(Client::Keeper(client, served)) => self.tell_keeper(client, &served, told),
         }
     }
 

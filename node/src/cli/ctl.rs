@@ -300,6 +300,7 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
             Answer::Refused(why) => why,
             Answer::Admin(parts) => admin::parts_text(&parts),
             Answer::Crawl(answer) => crawl::text(&answer),
+            Answer::Client(_) => "an answer for another program".to_owned(),
         }
     };
     say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;

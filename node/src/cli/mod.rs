@@ -4,6 +4,7 @@ mod access;
 mod crawl;
 mod ctl;
 mod export;
+mod frontier;
 mod keygen;
 mod local;
 mod moved;
@@ -90,6 +91,8 @@ enum Command {
     Cluster(local::ClusterCommand),
     /// Ask and steer a running cluster
     Ctl(ctl::CtlArguments),
+    /// Be a client of the URL Frontier API: of a node, or of any other server of it
+    Frontier(frontier::FrontierArguments),
     /// Work on site folders of OpenSearchEngine (OSE): fetch, parse and merge; take them in and give them back
     #[command(subcommand)]
     Ose(ose::OseCommand),
@@ -111,6 +114,7 @@ pub fn run() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Cluster(command) => local::run(&command),
         Command::Ctl(arguments) => ctl::run(&arguments),
+        Command::Frontier(arguments) => frontier::run(arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Ose(command) => ose::run(&command),
         Command::Restore(arguments) => restore::run(&arguments),

@@ -17,6 +17,7 @@ use super::{Complaint, Exit};
 use crate::clustered::{ClusterStartError, ClusteredNode};
 use crate::config::Config;
 use crate::config::cluster::{ClusterConfig, PeerConfig};
+use crate::doors::frontier;
 use crate::doors::http::Door;
 use crate::edges::store::StoreError;
 use crate::edges::swarm::identity::Identity;
@@ -46,6 +47,9 @@ pub(super) struct NodeArguments {
     /// Serve /metrics and /healthz here, as in 127.0.0.1:8000
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
+    /// Serve the URL Frontier API here [default: 127.0.0.1:7071, or a free port if that one is taken]
+    #[arg(long, value_name = "ADDRESS")]
+    frontier: Option<SocketAddr>,
     /// Network that may be fetched from although it is not public, as in 127.0.0.0/8
     #[arg(long, value_name = "CIDR", value_parser = parse_network)]
     allow_address: Vec<IpNet>,
@@ -68,6 +72,7 @@ pub(super) fn run(arguments: &NodeArguments) -> Result<Exit, Complaint> {
         config.storage.data.clone_from(data);
     }
     config.http.listen = arguments.http.or(config.http.listen);
+    config.url_frontier.listen = arguments.frontier.or(config.url_frontier.listen);
     config.fetch.allow_addresses.extend(&arguments.allow_address);
     config.fetch.hosts.extend(arguments.resolve.iter().cloned());
     let alone = config.cluster.is_none();
@@ -133,6 +138,11 @@ async fn watch_over(
         let metrics = clustered.node().metrics().clone();
         let bound = Door::listen(address).await.map_err(Complaint::usage)?.open(metrics, shown_health);
         eprintln!("metrics: http://{bound}/metrics");
+    }
+    if let Some(door) = frontier::Door::listen(&config.url_frontier).await.map_err(Complaint::usage)? {
+        let metrics = clustered.node().metrics().frontier.clone();
+        let bound = door.open(&config.url_frontier, clustered.desk().clone(), metrics).await;
+        eprintln!("frontier: {}", bound.map_err(Complaint::usage)?);
     }
     let me = clustered.peer();
     let written = |error: std::io::Error| Complaint::failed(format!("cannot write: {error}"));

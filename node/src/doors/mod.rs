@@ -1,3 +1,4 @@
 //! The doors through which people and programs come in.
 
+pub mod frontier;
 pub mod http;

@@ -4,6 +4,7 @@
 //! those, and only then writes one atomic batch, fsynced too; then it answers. So an answer means: on disk. While it
 //! syncs, the next group gathers: the slower the disk, the larger the groups, and when the channel is full the senders wait.
 
+mod clients;
 mod replica;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use proto::id::{Slot, UrlId};
 use proto::key::{Order, QueueKey, UrlKey};
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::clients::ClientJob;
 pub use self::replica::{Kept, ReplicaJob};
 use super::store::{Admitted, ContentRow, Fetched, Landed, Pass, Settle, State, Store, StoreError};
 use super::warc::{Capture, RevisitOf, Truncated, WarcEnd, WarcError, WarcOptions, WarcWriter};
@@ -175,6 +177,8 @@ pub enum Job {
     Sweep(Option<Slot>, Option<QueueKey>, usize, usize, Reply<(Vec<LoadedQueue>, Option<QueueKey>)>),
     /// What only a node of a cluster asks for.
     Replica(ReplicaJob),
+    /// What clients with fetchers of their own ask for.
+    Client(ClientJob),
     /// Read what is handed out, and how many pages and bytes there are.
     Recover(Reply<(Vec<Pick>, u64, u64)>),
     /// Read counters and places.
@@ -191,6 +195,7 @@ impl Job {
             Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => false,
             Job::Checkpoint(..) => false,
             Job::Replica(job) => job.is_write(),
+            Job::Client(job) => job.is_write(),
             _ => true,
         }
     }
@@ -462,6 +467,7 @@ impl DiskWork {
                 answer(reply, store.sweep(slot, after.as_ref(), queues, limit))
             }
             Job::Replica(job) => job.read(store),
+            Job::Client(job) => job.read(store),
             Job::Recover(reply) => {
                 let counters = &store.state().counters;
                 answer(reply, store.flights().map(|flights| (flights, counters.processed, counters.bytes)))
@@ -516,6 +522,7 @@ fn apply(
             defer(reply, kept, deferred)
         }
         Job::Replica(job) => job.apply(change, fetched, deferred),
+        Job::Client(job) => job.apply(change, deferred),
         Job::Refill(..)
         | Job::Load(..)
         | Job::Sweep(..)
@@ -558,6 +565,7 @@ fn later<T: 'static>(reply: Reply<T>, deferred: &mut Deferred) {
 fn refuse(job: Job, deferred: &mut Deferred) -> Result<(), DiskError> {
     match job {
         Job::Replica(job) => job.refuse(deferred),
+        Job::Client(job) => job.refuse(deferred),
         Job::Admit { reply, .. } => later(reply, deferred),
         Job::Select(_, reply) => later(reply, deferred),
         Job::Settle(_, hears) => deferred.settled.push((hears, None)),

@@ -1,12 +1,16 @@
 //! Between the coordinator and its neighbours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use actix::{Message, MessageResponse};
 use proto::batch::Discovered;
 use proto::cluster::coordinator;
+use proto::cluster::copy::RecordCopy;
 use proto::cluster::message::Letter;
+use proto::cluster::repair::Changed;
+use proto::cluster::ring::Ring;
 use proto::cluster::slot_set::SlotSet;
 use proto::crawl::frontier;
 use proto::id::NodeId;
@@ -90,6 +94,37 @@ pub enum NotSubmitted {
     /// The node began a new life meanwhile.
     #[error("the node started anew; hand the URLs in again")]
     StartedAnew,
+}
+
+/// Records of clients were changed on this node's disk; answered when they are on enough others too, with whether this node still holds
+/// the slots of `served`. Doors to coordinator.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<bool, NotSubmitted>")]
+pub struct KeepClients {
+    /// The records.
+    pub copies: Vec<RecordCopy>,
+    /// What changed on this disk; nothing if it is asked for again.
+    pub changed: Vec<Changed>,
+    /// The life in which it did; 0 if nothing is said of that.
+    pub life: u32,
+    /// Slots out of which URLs were handed.
+    pub served: SlotSet,
+}
+
+/// Asks the coordinator where the queues of clients are. Doors to coordinator.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "Option<ClientPlaces>")]
+pub struct GetClientPlaces;
+
+/// Where the queues of clients are.
+#[derive(Clone, Debug)]
+pub struct ClientPlaces {
+    /// The ring.
+    pub ring: Arc<Ring>,
+    /// Who is alive.
+    pub alive: BTreeSet<NodeId>,
+    /// Slots that this node may hand URLs out of.
+    pub served: SlotSet,
 }
 
 /// Tells the node to leave its cluster.

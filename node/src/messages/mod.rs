@@ -13,8 +13,8 @@ mod stored;
 pub use admin::{CompareNow, ForgetNode, GetDigests, Retune, SlotDigests};
 pub use batch::{RunBatch, RunRobots};
 pub use cluster::{
-    ClusterView, FrontierUp, GetClusterView, Heard, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received,
-    SubmitUrls, Told,
+    ClientPlaces, ClusterView, FrontierUp, GetClientPlaces, GetClusterView, Heard, KeepClients, KeptPage, Leave,
+    NamedUrls, NewLife, NotSubmitted, Received, SubmitUrls, Told,
 };
 pub use control::{Crash, End, GetStanding, Halt, Restart, Standing};
 pub use define::{Define, Defined};

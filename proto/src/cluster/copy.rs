@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::mutant::{Planted, planted};
 use crate::batch::{Entry, EntryKind};
+use crate::clients::identity;
 use crate::id::{NodeId, Slot};
 use crate::key::{Order, UrlKey};
 use crate::record::{Progress, Status, UrlRecord, UrlState};
@@ -85,6 +86,9 @@ impl RecordCopy {
 
     /// The larger of two copies of one record.
     pub fn merge(self, other: RecordCopy) -> RecordCopy {
+        if identity::is_client(&self.key) {
+            return crate::clients::record::merge(self, other);
+        }
         if self.cmp_copy(&other) == Ordering::Less { other } else { self }
     }
 

@@ -99,6 +99,8 @@ pub struct Change<'a> {
     pub(super) touched: Vec<QueueKey>,
     /// Records that copies were merged into.
     pub(super) overlay: Overlay,
+    /// The same of clients.
+    pub(super) clients: super::clients::Overlay,
 }
 
 impl Store {
@@ -115,6 +117,7 @@ impl Store {
             inlinks,
             touched: Vec::new(),
             overlay: Overlay::new(),
+            clients: super::clients::Overlay::default(),
         }
     }
 }
@@ -393,6 +396,7 @@ impl Change<'_> {
         if !inlinks.is_empty() {
             self.store.tally.write(inlinks, &mut self.rows)?;
         }
+        self.put_lines()?;
         let state = self.store.state.clone();
         self.put("meta", b"state", &state)?;
         self.put("meta", b"aside", &(state.places.aside, state.places.links_aside))?;

@@ -10,8 +10,10 @@ use rocksdb::{
 use super::{Database, StoreOptions};
 
 /// All column families.
-pub(super) const FAMILIES: [&str; 11] =
-    ["url", "ready", "due", "flight", "aside", "host", "content", "digest", "seen", "tally", "meta"];
+pub(super) const FAMILIES: [&str; 15] = [
+    "url", "ready", "due", "flight", "aside", "host", "content", "digest", "seen", "tally", "meta", "client", "turn",
+    "line", "agenda",
+];
 
 /// Bytes of in-links before a URL's record.
 pub(super) const INLINKS_BYTES: usize = 4;
@@ -60,12 +62,12 @@ fn families(options: &StoreOptions) -> Vec<ColumnFamilyDescriptor> {
 }
 
 fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options {
-    let busy = matches!(name, "url" | "ready");
+    let busy = matches!(name, "url" | "ready" | "client" | "turn");
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(cache);
     table.set_block_size(if busy { 8 << 10 } else { 4 << 10 });
     table.set_format_version(5);
-    if matches!(name, "url" | "flight" | "aside" | "host" | "digest" | "seen") {
+    if matches!(name, "url" | "flight" | "aside" | "host" | "digest" | "seen" | "client" | "line") {
         // Filters stay with their tables: in a bounded cache they push each other out and every lookup reads one.
         table.set_bloom_filter(FILTER_BITS, false);
     }

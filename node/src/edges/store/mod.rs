@@ -7,11 +7,13 @@
 //! `url` record, preceded by the in-links in four bytes; `ready` entries in fetching order; `due` entries that wait for their time;
 //! `flight` which of the ready entries are handed out (their URLs are SELECTED_TO_CRAWL); `host` facts and counters of a host;
 //! `aside` what the rules of this run do not admit; `content` where each version lies in the WARC files; `digest` the first URL of each content; `seen` queries counted per path;
-//! `tally` in-links that are not yet added to their records; `meta` format version, state and definitions.
+//! `tally` in-links that are not yet added to their records; `meta` format version, state and definitions;
+//! `client`, `turn`, `line` and `agenda` the queues that clients fetch from (`clients`).
 
 mod aside;
 mod change;
 mod checkpoint;
+mod clients;
 mod columns;
 mod convert;
 mod definitions;
@@ -41,6 +43,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use self::aside::Pass;
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
+pub use self::clients::Decided;
 pub use self::read::{HostRow, Stored};
 pub use self::replica::{Begun, Merged};
 use self::tally::Tally;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use proto::batch::{Discovered, Entry, Pick};
+use proto::clients::identity::is_client;
 use proto::cluster::copy::{Body, Kept, RecordCopy, merged};
 use proto::cluster::membership::next_bump;
 use proto::cluster::message::{COPIES_BYTES_MAX, Stage};
@@ -24,6 +25,7 @@ use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 
 use super::change::{Admitted, Change, Fetched};
+use super::clients::client_copy_of;
 use super::columns::{INLINKS_BYTES, inlinks};
 use super::{SeenCache, Store, StoreError, slot_index};
 
@@ -90,6 +92,11 @@ impl Store {
         for row in self.rows("url", Vec::new(), Vec::new()) {
             let (key, value) = row?;
             let copy = copy_of(UrlKey::from_bytes(&key), &value)?;
+            digests.change(Changed::new(&copy.key, None, Some(copy.hash())));
+        }
+        for row in self.rows("client", Vec::new(), Vec::new()) {
+            let (key, value) = row?;
+            let copy = client_copy_of(UrlKey::from_bytes(&key), &value)?;
             digests.change(Changed::new(&copy.key, None, Some(copy.hash())));
         }
         Ok(Begun { boot, digests, definitions: self.definitions()? })
@@ -183,7 +190,9 @@ impl Store {
         let prefix = slot.0.to_be_bytes().to_vec();
         let start = after.map_or_else(|| prefix.clone(), |key| [key.as_bytes(), &[0]].concat());
         let (mut copies, mut bytes): (Vec<RecordCopy>, usize) = (Vec::new(), 0);
-        for row in self.rows("url", start, prefix) {
+        // Keys of clients sort before all others of their slot.
+        let clients = self.rows("client", start.clone(), prefix.clone());
+        for row in clients.chain(self.rows("url", start, prefix)) {
             let (key, value) = row?;
             let key = UrlKey::from_bytes(&key);
             if ranges.is_some_and(|ranges| !ranges.contains(&key.id().0[0])) {
@@ -193,7 +202,7 @@ impl Store {
                 let last = copies.last().map(|copy| copy.key.clone());
                 return Ok((copies, last));
             }
-            let copy = copy_of(key, &value)?;
+            let copy = if is_client(&key) { client_copy_of(key, &value)? } else { copy_of(key, &value)? };
             bytes += copy.bytes();
             copies.push(copy);
         }
@@ -243,6 +252,10 @@ impl Change<'_> {
     pub fn merge(&mut self, copies: Vec<RecordCopy>, unix_ms: u64) -> Result<Merged, StoreError> {
         let mut done = Merged::default();
         for copy in copies {
+            if is_client(&copy.key) {
+                done.changed.extend(self.merge_client(copy, unix_ms)?);
+                continue;
+            }
             if let Err(error) = copy.open() {
                 tracing::warn!(%error, "a copy of a record is left out");
                 continue;
@@ -430,6 +443,7 @@ impl Change<'_> {
             self.delete("url", key.as_bytes());
             self.overlay.insert(key, Touched { now: None, place: Place::Nowhere });
         }
+        self.drop_clients(slot)?;
         self.forget_hosts(slot, &prefix)?;
         self.store.forget_flights(slot);
         self.store.next_due[slot_index(slot)] = u64::MAX;

@@ -56,7 +56,7 @@ impl Coordinator {
         }
     }
 
-    fn send_write(&mut self, now: Micros, sending: Sending, out: &mut Vec<Effect>) {
+    pub(super) fn send_write(&mut self, now: Micros, sending: Sending, out: &mut Vec<Effect>) {
         let op = Op { boot: self.rules.boot, number: sending.number };
         for to in sending.to {
             if to == self.rules.me {
@@ -83,6 +83,7 @@ impl Coordinator {
                 out.push(Effect::Saw(Sight::Acknowledged { slot, urls }));
                 self.kept(now, admit, out);
             }
+            Purpose::Client { ticket } => self.client_kept(ticket, out),
         }
     }
 
@@ -94,6 +95,7 @@ impl Coordinator {
             Purpose::Settled { flight, .. } => self.settle_failed(flight, out),
             // Nothing is said: who discovered them sends them again.
             Purpose::Kept { admit, .. } => drop(self.admissions.remove(&admit)),
+            Purpose::Client { ticket } => self.client_failed(ticket, out),
         }
     }
 

@@ -80,6 +80,7 @@ impl Coordinator {
     /// A slot is no longer ours on the ring: stop starting; when idle, release.
     fn let_go(&mut self, now: Micros, slot: Slot, out: &mut Vec<Effect>) {
         self.leased.remove(&slot);
+        self.served.remove(slot);
         self.repair.forget_pull(slot);
         self.parting.insert(slot);
         self.tell(frontier::Input::Unleased { slot }, out);
@@ -175,6 +176,7 @@ impl Coordinator {
             out.push(Effect::Saw(Sight::LeaseLost { slot }));
             out.push(Effect::Saw(Sight::Sometimes("lease_expired")));
             self.parting.remove(&slot);
+            self.served.remove(slot);
             if self.leased.remove(&slot) {
                 self.repair.forget_pull(slot);
                 self.tell(frontier::Input::Unleased { slot }, out);
@@ -189,6 +191,7 @@ impl Coordinator {
             out.push(Effect::Saw(Sight::Sometimes(name)));
             for slot in slots.iter() {
                 if self.leased.contains(&slot) {
+                    self.served.insert(slot);
                     self.tell(frontier::Input::Served { slot }, out);
                 }
             }

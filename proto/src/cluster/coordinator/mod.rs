@@ -11,6 +11,7 @@
 //! frontier's deadline passes and the URL is put back as NEW of the same round with one attempt more.
 
 mod batches;
+mod clients;
 mod data;
 mod definitions;
 mod leases;
@@ -56,6 +57,8 @@ enum Purpose {
     Settled { flight: u64, page: bool },
     /// URLs of an admission are kept.
     Kept { admit: u64, slot: Slot, urls: Vec<UrlId> },
+    /// What a client changed is kept.
+    Client { ticket: u64 },
 }
 
 /// What a write to our own disk is for.
@@ -107,6 +110,10 @@ pub struct Coordinator {
     last_renew: Option<Micros>,
     /// Slots that the frontier was told it may serve.
     leased: BTreeSet<Slot>,
+    /// Those of them whose records were asked for: clients may be served from them.
+    served: SlotSet,
+    /// Clients that wait for what they changed, and for how many writes.
+    keeping: BTreeMap<u64, usize>,
     /// Slots that it was told to leave, and that are released when it has.
     parting: BTreeSet<Slot>,
 
@@ -178,6 +185,8 @@ impl Coordinator {
             asks_from,
             last_renew: None,
             leased: BTreeSet::new(),
+            served: SlotSet::default(),
+            keeping: BTreeMap::new(),
             parting: BTreeSet::new(),
             writes: Writes::new(rules.writes, planted),
             stores: BTreeMap::new(),
@@ -241,6 +250,8 @@ impl Coordinator {
             }
             Input::DefinitionsStored { op } => self.step_registry(now, registry::Input::Stored { op }, out),
             Input::DefinitionsFailed { op } => self.step_registry(now, registry::Input::StoreFailed { op }, out),
+            Input::Changed { changed } => self.changed(changed),
+            Input::Keep { ticket, copies } => self.keep(now, ticket, copies, out),
             Input::Counted(counts) => self.step_registry(now, registry::Input::Counted(counts), out),
             Input::Leave => {
                 let news = self.membership.leave(now);
@@ -321,6 +332,11 @@ impl Coordinator {
     /// The ring.
     pub fn ring(&self) -> &Ring {
         &self.ring
+    }
+
+    /// The ring, to be kept.
+    pub fn ring_now(&self) -> Arc<Ring> {
+        Arc::clone(&self.ring)
     }
 
     /// Who is alive, as far as this node knows.

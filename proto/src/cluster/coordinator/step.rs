@@ -220,6 +220,18 @@ pub enum Input {
     },
     /// How many pages of limited crawls we have in the slots that we hold, or speak for.
     Counted(BTreeMap<String, u64>),
+    /// Records of clients were changed on our disk, which is fsynced.
+    Changed {
+        /// Which.
+        changed: Vec<Changed>,
+    },
+    /// Records of clients that are on our disk are to be kept on enough others; answered by [`Effect::Acknowledge`] or [`Effect::Refuse`].
+    Keep {
+        /// Whom to tell.
+        ticket: u64,
+        /// The records.
+        copies: Vec<RecordCopy>,
+    },
 }
 
 /// What to do.

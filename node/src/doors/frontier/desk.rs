@@ -1,0 +1,406 @@
+//! Where the calls of clients are carried out: on the node that acts for a queue's slot, asked over the swarm if it is another one.
+//!
+//! Whoever is asked by a client knows the ring and who is alive, and sends each part of the call to the first living node of its slot. A node that
+//! does not answer is passed over for this call, and the next one of the slot acts for it: it has what was acknowledged, or learns it by repair.
+//! Only URLs are handed out by nobody but the holder of the slot's lease.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use libp2p::PeerId;
+use proto::clients::ask::{Act, Ask, Item, Look, PUT_BYTES_MAX, PUT_ITEMS_MAX, Said, Taken, slot_of};
+use proto::clients::record::ClientUrl;
+use proto::clients::settings::ClientSettings;
+use proto::cluster::copy::RecordCopy;
+use proto::cluster::repair::Changed;
+use proto::cluster::slot_set::SlotSet;
+use proto::control::{Answer, Request};
+use proto::id::{NodeId, Slot};
+use tokio::sync::Semaphore;
+use tokio::time::{Duration, Instant, sleep, timeout};
+use tracing::warn;
+
+use crate::clustered::{seal, unseal};
+use crate::edges::clock::unix_ms;
+use crate::edges::disk::{ClientJob, Job};
+use crate::edges::store::Decided;
+use crate::edges::swarm::Swarm;
+use crate::edges::swarm::identity::node_of;
+use crate::messages::{ClientPlaces, Define, KeepClients, NotSubmitted};
+use crate::node::Node;
+
+/// How long another node is waited for: longer than a write may take until it has failed.
+const PEER_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a write is tried while the coordinator has too many.
+const KEEP_PATIENCE: Duration = Duration::from_secs(15);
+/// How long after a refusal it is asked again.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Nodes that are asked for one slot before the call fails.
+const TRIES: usize = 3;
+/// Records on their way to other disks at once; more wait. The coordinator has room for 4,096 writes, of which fetching needs some.
+const KEEPING_MAX: u32 = 2_048;
+
+/// Questions to one node at once: it takes eight, and people have some too.
+const LINES_MAX: usize = 5;
+
+/// Why a call cannot be answered now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unavailable(pub String);
+
+/// The desk; clones share it.
+#[derive(Clone)]
+pub struct Desk {
+    node: Arc<Node>,
+    swarm: Arc<Swarm>,
+    me: NodeId,
+    /// Its peer id.
+    name: String,
+    keeping: Arc<Semaphore>,
+    /// This node alone hands nothing out.
+    paused: Arc<AtomicBool>,
+    /// Questions to another node at once.
+    lines: Arc<Mutex<BTreeMap<NodeId, Arc<Semaphore>>>>,
+}
+
+impl Desk {
+    /// The desk of a node.
+    pub fn new(node: Arc<Node>, swarm: Arc<Swarm>, peer: PeerId) -> Desk {
+        let (me, name) = (node_of(&peer), peer.to_string());
+        let keeping = Arc::new(Semaphore::new(KEEPING_MAX as usize));
+        Desk { node, swarm, me, name, keeping, paused: Arc::default(), lines: Arc::default() }
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// This node's name in the cluster.
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// Names of living nodes, as people know them.
+    pub fn names(&self, alive: &BTreeSet<NodeId>) -> Vec<String> {
+        let peers = self.swarm.nodes();
+        let others = peers.iter().filter(|peer| alive.contains(&peer.node)).map(|peer| peer.peer.to_string());
+        let mut names: Vec<String> = others.chain([self.name.clone()]).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    // On this node.
+
+    /// Carries out what a client, or another node for one, asks of this node.
+    pub async fn perform(&self, ask: Ask) -> Said {
+        let done = match ask {
+            Ask::Put(items) => self.put_here(items).await.map(Said::Put),
+            Ask::Act(act) => self.act_here(act).await,
+            Ask::Look(look) => self.look_here(look).await,
+            Ask::Log { package, level } => log(&package, &level),
+            Ask::SetActive(active) => {
+                self.paused.store(!active, Relaxed);
+                Ok(Said::Done)
+            }
+            Ask::IsActive => Ok(Said::Active(self.is_active())),
+        };
+        done.unwrap_or_else(|Unavailable(reason)| Said::Refused(reason))
+    }
+
+    /// Whether this node hands URLs out.
+    pub fn is_active(&self) -> bool {
+        self.node.client_settings().0.active && !self.paused.load(Relaxed)
+    }
+
+    async fn put_here(&self, items: Vec<Item>) -> Result<Vec<Taken>, Unavailable> {
+        let unix_ms = unix_ms();
+        let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, reply })).await;
+        let Decided { mut said, copies, changed, life } = decided.map_err(|error| Unavailable(error.to_string()))?;
+        if !copies.is_empty() && self.keep(copies, changed, life, SlotSet::default()).await.is_err() {
+            said.iter_mut().filter(|taken| **taken == Taken::Kept).for_each(|taken| *taken = Taken::Failed);
+        }
+        Ok(said)
+    }
+
+    async fn act_here(&self, act: Act) -> Result<Said, Unavailable> {
+        let takes = matches!(act, Act::Take { .. });
+        let nothing = || Said::Given { urls: Vec::new(), queues: 0 };
+        let mut slots = SlotSet::default();
+        if takes {
+            if !self.is_active() {
+                return Ok(nothing());
+            }
+            slots = self.places().await?.served;
+        }
+        let unix_ms = unix_ms();
+        let job = |reply| Job::Client(ClientJob::Act { act, slots, unix_ms, reply });
+        let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
+        let Decided { said, copies, changed, life } = decided;
+        if copies.is_empty() && changed.is_empty() {
+            return Ok(said);
+        }
+        let served = if takes { copies.iter().map(RecordCopy::slot).collect() } else { SlotSet::default() };
+        let still_ours = self.keep(copies, changed, life, served).await?;
+        // Whoever holds the slot by now may have handed the same out.
+        Ok(if takes && !still_ours { nothing() } else { said })
+    }
+
+    async fn look_here(&self, look: Look) -> Result<Said, Unavailable> {
+        let unix_ms = unix_ms();
+        let seen = self.node.ask(|reply| Job::Client(ClientJob::Look { look, unix_ms, reply })).await;
+        seen.map_err(|error| Unavailable(error.to_string()))
+    }
+
+    /// Has records kept on enough disks.
+    async fn keep(
+        &self,
+        copies: Vec<RecordCopy>,
+        mut changed: Vec<Changed>,
+        mut life: u32,
+        served: SlotSet,
+    ) -> Result<bool, Unavailable> {
+        let permits = u32::try_from(copies.len()).unwrap_or(u32::MAX).min(KEEPING_MAX);
+        let _room = self.keeping.acquire_many(permits).await.map_err(|_| Unavailable("the node stops".to_owned()))?;
+        let until = Instant::now() + KEEP_PATIENCE;
+        loop {
+            let keep = KeepClients {
+                copies: copies.clone(),
+                changed: std::mem::take(&mut changed),
+                life: std::mem::take(&mut life),
+                served: served.clone(),
+            };
+            match self.node.keep_clients(keep).await {
+                Ok(still_ours) => return Ok(still_ours),
+                Err(NotSubmitted::Busy | NotSubmitted::StartedAnew) if Instant::now() < until => {
+                    sleep(AGAIN_AFTER).await;
+                }
+                Err(error) => return Err(Unavailable(error.to_string())),
+            }
+        }
+    }
+
+    // Wherever it belongs.
+
+    /// Where queues are.
+    pub async fn places(&self) -> Result<ClientPlaces, Unavailable> {
+        for _ in 0..20 {
+            if let Some(places) = self.node.client_places().await {
+                return Ok(places);
+            }
+            sleep(AGAIN_AFTER).await;
+        }
+        Err(Unavailable("the node is starting; ask again".to_owned()))
+    }
+
+    /// Asks one node.
+    pub async fn ask(&self, node: NodeId, ask: Ask) -> Result<Said, Unavailable> {
+        let said = if node == self.me {
+            self.perform(ask).await
+        } else {
+            let peers = self.swarm.nodes();
+            let peer = peers.iter().find(|peer| peer.node == node).map(|peer| peer.peer);
+            let peer = peer.ok_or_else(|| Unavailable("a node that is not known yet".to_owned()))?;
+            let failed = |error: &dyn std::fmt::Display| Unavailable(format!("node {peer}: {error}"));
+            let line = self.line(node);
+            let _line = line.acquire().await.map_err(|error| failed(&error))?;
+            let bytes = seal(&Request::Client(Box::new(ask))).map_err(|error| failed(&error))?;
+            let answer = timeout(PEER_PATIENCE, self.swarm.ask(peer, &bytes)).await;
+            let bytes = answer.map_err(|_| failed(&"does not answer"))?.map_err(|error| failed(&error))?;
+            match unseal::<Answer>(&bytes).map_err(|error| failed(&error))? {
+                Answer::Client(said) => *said,
+                Answer::Refused(reason) => return Err(failed(&reason)),
+                _ => return Err(failed(&"answered something else")),
+            }
+        };
+        match said {
+            Said::Refused(reason) => Err(Unavailable(reason)),
+            said => Ok(said),
+        }
+    }
+
+    fn line(&self, node: NodeId) -> Arc<Semaphore> {
+        let mut lines = self.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Arc::clone(lines.entry(node).or_insert_with(|| Arc::new(Semaphore::new(LINES_MAX))))
+    }
+
+    /// Asks whoever acts for a queue.
+    pub async fn ask_owner(&self, crawl: &str, key: &str, ask: Ask) -> Result<Said, Unavailable> {
+        let slot = slot_of(crawl, key);
+        let mut passed_over = BTreeSet::new();
+        let mut last = Unavailable("no node of this queue is alive".to_owned());
+        for _ in 0..TRIES {
+            let places = self.places().await?;
+            let Some(owner) = owner(&places, slot, &passed_over) else { break };
+            match self.ask(owner, ask.clone()).await {
+                Ok(said) => return Ok(said),
+                Err(error) => {
+                    warn!(%error, "asking the next node of a queue");
+                    last = error;
+                    passed_over.insert(owner);
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// Asks every node about the slots that it acts for, all at once, in the order of their names. What a node does not answer, the next ones do.
+    pub async fn ask_all<T, F, R>(&self, local: bool, ask: F) -> Result<Vec<T>, Unavailable>
+    where
+        F: Fn(NodeId, SlotSet) -> R,
+        R: Future<Output = Result<T, Unavailable>>,
+    {
+        let places = self.places().await?;
+        let mut passed_over = BTreeSet::new();
+        let mut open: SlotSet = (0..proto::id::SLOTS).map(Slot).collect();
+        let mut answers = Vec::new();
+        for attempt in 0.. {
+            let mut shares = shares(&places, &open, &passed_over);
+            if local {
+                shares.retain(|node, _| *node == self.me);
+            }
+            let calls = shares.into_iter().map(|(node, slots)| {
+                let call = ask(node, slots.clone());
+                async move { (node, slots, call.await) }
+            });
+            let mut failed = None;
+            open = SlotSet::default();
+            for (node, slots, answer) in futures_util::future::join_all(calls).await {
+                match answer {
+                    Ok(answer) => answers.push(answer),
+                    Err(error) => {
+                        warn!(%error, "asking the next nodes of its slots");
+                        passed_over.insert(node);
+                        for slot in slots.iter() {
+                            open.insert(slot);
+                        }
+                        failed = Some(error);
+                    }
+                }
+            }
+            match failed {
+                None => break,
+                Some(error) if attempt + 1 == TRIES || local => return Err(error),
+                Some(_) => {}
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Takes URLs in, in their order as far as one URL is concerned, and says what became of each.
+    pub async fn put(&self, items: Vec<Item>) -> Vec<Taken> {
+        let mut taken = vec![Taken::Failed; items.len()];
+        let Ok(places) = self.places().await else { return taken };
+        let mut parcels: BTreeMap<NodeId, Vec<(usize, Item)>> = BTreeMap::new();
+        for (place, item) in items.into_iter().enumerate() {
+            let slot = slot_of(&item.crawl, &item.key);
+            parcels.entry(owner(&places, slot, &BTreeSet::new()).unwrap_or(self.me)).or_default().push((place, item));
+        }
+        let sent = parcels.into_iter().map(|(node, items)| self.put_at(node, items));
+        for (place, became) in futures_util::future::join_all(sent).await.into_iter().flatten() {
+            taken[place] = became;
+        }
+        taken
+    }
+
+    async fn put_at(&self, node: NodeId, items: Vec<(usize, Item)>) -> Vec<(usize, Taken)> {
+        let mut done = Vec::with_capacity(items.len());
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            let (mut places, mut parcel, mut bytes) = (Vec::new(), Vec::new(), 0);
+            while let Some((_, item)) = items.peek() {
+                let size = ClientUrl::bytes(&item.url, &item.metadata) + item.key.len() + item.crawl.len() + 16;
+                if !parcel.is_empty() && (parcel.len() >= PUT_ITEMS_MAX || bytes + size > PUT_BYTES_MAX) {
+                    break;
+                }
+                bytes += size;
+                let (place, item) = items.next().expect("just seen");
+                places.push(place);
+                parcel.push(item);
+            }
+            done.extend(places.into_iter().zip(self.put_parcel(node, parcel).await));
+        }
+        done
+    }
+
+    async fn put_parcel(&self, node: NodeId, parcel: Vec<Item>) -> Vec<Taken> {
+        let count = parcel.len();
+        let spare = if node == self.me { None } else { Some(parcel.clone()) };
+        match (self.ask(node, Ask::Put(parcel)).await, spare) {
+            (Ok(Said::Put(taken)), _) if taken.len() == count => taken,
+            (_, None) => vec![Taken::Failed; count],
+            // The node is gone and we have not heard of it: the others of its slots are asked one by one.
+            (_, Some(parcel)) => {
+                let each = parcel.into_iter().map(|item| async move {
+                    let (crawl, key) = (item.crawl.clone(), item.key.clone());
+                    match self.ask_next(node, &crawl, &key, Ask::Put(vec![item])).await {
+                        Ok(Said::Put(taken)) => taken.first().copied().unwrap_or(Taken::Failed),
+                        _ => Taken::Failed,
+                    }
+                });
+                futures_util::future::join_all(each).await
+            }
+        }
+    }
+
+    /// Asks who acts for a queue if a node does not.
+    async fn ask_next(&self, but: NodeId, crawl: &str, key: &str, ask: Ask) -> Result<Said, Unavailable> {
+        let places = self.places().await?;
+        let next = owner(&places, slot_of(crawl, key), &BTreeSet::from([but]));
+        let next = next.ok_or_else(|| Unavailable("no other node of this queue is alive".to_owned()))?;
+        self.ask(next, ask).await
+    }
+
+    /// Changes what holds for all queues, on every node.
+    pub async fn define(&self, change: impl Fn(&mut ClientSettings)) -> Result<(), Unavailable> {
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            let (mut settings, expects) = self.node.client_settings();
+            change(&mut settings);
+            let body = settings.encode().map_err(|error| Unavailable(error.to_string()))?;
+            let define = Define { key: ClientSettings::key(), expects, body: Some(body) };
+            match self.node.define(define).await {
+                Ok(_) => return Ok(()),
+                Err(error) => last = error.to_string(),
+            }
+            sleep(AGAIN_AFTER).await;
+        }
+        Err(Unavailable(last))
+    }
+}
+
+/// Who acts for which of these slots, but for who is passed over.
+pub(super) fn shares(
+    places: &ClientPlaces,
+    slots: &SlotSet,
+    passed_over: &BTreeSet<NodeId>,
+) -> BTreeMap<NodeId, SlotSet> {
+    let mut shares: BTreeMap<NodeId, SlotSet> = BTreeMap::new();
+    for slot in slots.iter() {
+        if let Some(node) = owner(places, slot, passed_over) {
+            shares.entry(node).or_default().insert(slot);
+        }
+    }
+    shares
+}
+
+fn owner(places: &ClientPlaces, slot: Slot, passed_over: &BTreeSet<NodeId>) -> Option<NodeId> {
+    let candidates = places.ring.preference(slot).iter();
+    candidates.copied().find(|node| places.alive.contains(node) && !passed_over.contains(node))
+}
+
+/// Changes what is logged of a part of the program; its name may be of another program.
+fn log(package: &str, level: &str) -> Result<Said, Unavailable> {
+    let sound = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':' | '.' | '-');
+    if package.is_empty() || !package.chars().all(sound) {
+        return Ok(Said::Done);
+    }
+    let others = crate::logging::filter().unwrap_or_default();
+    let others = others.split(',').filter(|part| part.split('=').next() != Some(package) && !part.is_empty());
+    let filter: Vec<String> = others.map(str::to_owned).chain([format!("{package}={level}")]).collect();
+    crate::logging::set_filter(&filter.join(",")).map_err(Unavailable)?;
+    Ok(Said::Done)
+}

@@ -1,0 +1,152 @@
+//! URLs that clients hand in: read as many as are there, carried out together, acknowledged one by one. While a client does not read its
+//! acknowledgements nothing more is read of it.
+
+use futures_util::{FutureExt, StreamExt};
+use proto::clients::ask::{Item, Taken};
+use proto::clients::record::ClientUrl;
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+
+use super::api::{self, url_item};
+use super::desk::Desk;
+use super::service::{item, status};
+use crate::metrics::frontier::FrontierMetrics;
+
+/// URLs that are read and not acknowledged.
+pub(super) const URLS_WINDOW: usize = 1_024;
+/// Batches that are read and not acknowledged.
+pub(super) const BATCHES_WINDOW: usize = 16;
+/// Bytes of URLs that are carried out together.
+const BYTES_MAX: usize = 4 << 20;
+
+type Answers<T> = mpsc::Sender<Result<T, Status>>;
+
+/// Carries out PutURLs.
+pub(super) async fn urls(
+    desk: Desk,
+    metrics: FrontierMetrics,
+    mut stream: Streaming<api::UrlItem>,
+    answers: Answers<api::AckMessage>,
+) {
+    loop {
+        let (read, end) = read(&mut stream, URLS_WINDOW, url_bytes).await;
+        let mut acks = Vec::with_capacity(read.len());
+        let mut items = Vec::with_capacity(read.len());
+        for url in read {
+            let (ack, item) = understand(url);
+            metrics.put(item.as_ref().map(|item| item.date_s));
+            acks.push((ack, item.is_some()));
+            items.extend(item);
+        }
+        let known: Vec<Option<u64>> = items.iter().map(|item| item.date_s).collect();
+        let taken = desk.put(items).await;
+        metrics.count(&known, &taken);
+        let mut taken = taken.into_iter();
+        for (id, is_item) in acks {
+            let became = if is_item { taken.next().unwrap_or(Taken::Failed) } else { Taken::Skipped };
+            let ack = api::AckMessage { id, status: status(became).into() };
+            if answers.send(Ok(ack)).await.is_err() {
+                return; // nobody listens any more
+            }
+        }
+        if tell_end(end, &answers).await {
+            return;
+        }
+    }
+}
+
+/// Carries out PutDiscovered.
+pub(super) async fn batches(
+    desk: Desk,
+    metrics: FrontierMetrics,
+    mut stream: Streaming<api::DiscoveredBatch>,
+    answers: Answers<api::BatchAck>,
+) {
+    loop {
+        let (read, end) = read(&mut stream, BATCHES_WINDOW, batch_bytes).await;
+        let mut acks = Vec::with_capacity(read.len());
+        let mut items: Vec<Item> = Vec::new();
+        for batch in read {
+            let understood: Vec<Option<Item>> = batch.items.into_iter().map(|info| item(Some(info), None)).collect();
+            understood.iter().for_each(|item| metrics.put(item.as_ref().map(|item| item.date_s)));
+            acks.push((batch.id, understood.iter().map(Option::is_some).collect::<Vec<bool>>()));
+            items.extend(understood.into_iter().flatten());
+        }
+        let known = vec![None; items.len()];
+        let taken = if items.is_empty() { Vec::new() } else { desk.put(items).await };
+        metrics.count(&known, &taken);
+        let mut taken = taken.into_iter();
+        for (id, items) in acks {
+            let mut became = |is_item| if is_item { taken.next().unwrap_or(Taken::Failed) } else { Taken::Skipped };
+            let statuses = items.into_iter().map(|is_item| status(became(is_item)).into()).collect();
+            if answers.send(Ok(api::BatchAck { id, statuses })).await.is_err() {
+                return;
+            }
+        }
+        if tell_end(end, &answers).await {
+            return;
+        }
+    }
+}
+
+/// How a stream ended.
+type End = Option<Result<(), Status>>;
+
+/// Waits for a message and takes what else is there already.
+async fn read<T>(stream: &mut Streaming<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> (Vec<T>, End) {
+    let (mut read, mut size) = (Vec::new(), 0);
+    let mut next = Some(stream.next().await);
+    while let Some(message) = next {
+        match message {
+            None => return (read, Some(Ok(()))),
+            Some(Err(error)) => return (read, Some(Err(error))),
+            Some(Ok(message)) => {
+                size += bytes(&message);
+                read.push(message);
+            }
+        }
+        next = if read.len() >= limit || size >= BYTES_MAX { None } else { stream.next().now_or_never() };
+    }
+    (read, None)
+}
+
+/// Tells a client why its stream ended, if it did not end it itself; says whether it has ended.
+async fn tell_end<T>(end: End, answers: &Answers<T>) -> bool {
+    match end {
+        None => false,
+        Some(Ok(())) => true,
+        Some(Err(error)) => {
+            let _ = answers.send(Err(error)).await;
+            true
+        }
+    }
+}
+
+/// What a client hands in, and the name it is acknowledged by.
+fn understand(url: api::UrlItem) -> (String, Option<Item>) {
+    let (info, date_s) = match url.item {
+        Some(url_item::Item::Discovered(found)) => (found.info, None),
+        Some(url_item::Item::Known(known)) => (known.info, Some(known.refetchable_from_date)),
+        None => (None, None),
+    };
+    let id = if url.id.is_empty() { info.as_ref().map(|info| info.url.clone()).unwrap_or_default() } else { url.id };
+    (id, item(info, date_s))
+}
+
+fn url_bytes(url: &api::UrlItem) -> usize {
+    match &url.item {
+        Some(url_item::Item::Discovered(found)) => found.info.as_ref().map_or(0, info_bytes),
+        Some(url_item::Item::Known(known)) => known.info.as_ref().map_or(0, info_bytes),
+        None => 0,
+    }
+}
+
+fn batch_bytes(batch: &api::DiscoveredBatch) -> usize {
+    batch.items.iter().map(info_bytes).sum()
+}
+
+fn info_bytes(info: &api::UrlInfo) -> usize {
+    let values = |list: &api::StringList| list.values.iter().map(|value| value.len() + 24).sum::<usize>();
+    let metadata: usize = info.metadata.iter().map(|(name, list)| name.len() + 48 + values(list)).sum();
+    ClientUrl::bytes(&info.url, &Vec::new()) + metadata
+}

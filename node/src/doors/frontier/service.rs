@@ -1,0 +1,571 @@
+//! The calls of the URL Frontier API: what a client says is checked here, carried out by the [`Desk`], and told in the client's words.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proto::clients::ask::{Act, Ask, Counts, Filter, Item, Look, Said, Setting, Taken, Told, slot_of};
+use proto::clients::identity::{check_key, crawl_name, queue_key};
+use proto::cluster::slot_set::SlotSet;
+use proto::id::{NodeId, SLOTS, Slot};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::api::url_frontier_server::UrlFrontier;
+use super::api::{self, get_params, url_item};
+use super::desk::{Desk, Unavailable, shares};
+use super::put;
+use crate::edges::clock::unix_ms;
+use crate::metrics::frontier::FrontierMetrics;
+
+/// Keys or URLs of a page if the client does not say how many.
+const PAGE_DEFAULT: u32 = 100;
+/// Keys in one answer: it must fit into a message.
+const QUEUES_PAGE_MAX: u64 = 10_000;
+/// URLs on their way to a client that reads slowly.
+const STREAM_ROOM: usize = 256;
+
+/// Nodes that may fail to answer in one look through all URLs.
+const PASSED_OVER_MAX: usize = 2;
+/// How often counts are shown in the metrics, and of how many crawls.
+const OBSERVE_EVERY: Duration = Duration::from_secs(15);
+const OBSERVED_MAX: usize = 100;
+
+/// Streams of answers.
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// The service.
+pub(super) struct Service {
+    desk: Desk,
+    metrics: FrontierMetrics,
+    /// Streams that are open at once.
+    streams: Arc<Semaphore>,
+    /// Which node begins to hand URLs out.
+    turn: std::sync::atomic::AtomicUsize,
+}
+
+impl Service {
+    pub(super) fn new(desk: Desk, metrics: FrontierMetrics, streams_max: usize) -> Service {
+        Service { desk, metrics, streams: Arc::new(Semaphore::new(streams_max)), turn: Default::default() }
+    }
+
+    /// Shows the counts of every crawl in the metrics, as far as this node acts for its queues, again and again.
+    pub(super) async fn observe(self) {
+        let mut shown: Vec<String> = Vec::new();
+        loop {
+            tokio::time::sleep(OBSERVE_EVERY).await;
+            let Ok(mut crawls) = self.crawls(true).await else { continue };
+            crawls.truncate(OBSERVED_MAX);
+            for crawl in &crawls {
+                if let Ok(counts) = self.counts(crawl, None, true).await {
+                    self.metrics.show(crawl, counts);
+                }
+            }
+            self.metrics.retain(&crawls, &shown);
+            shown = crawls;
+        }
+    }
+
+    /// Names of crawls, in order.
+    async fn crawls(&self, local: bool) -> Result<Vec<String>, Unavailable> {
+        let parts = self.desk.ask_all(local, |node, slots| {
+            let desk = self.desk.clone();
+            async move {
+                let (mut all, mut after): (Vec<String>, Option<String>) = (Vec::new(), None);
+                loop {
+                    let ask = Ask::Look(Look::Crawls { slots: slots.clone(), after: after.take() });
+                    let Said::Crawls(names, last) = desk.ask(node, ask).await? else { return Err(odd()) };
+                    all.extend(names);
+                    if last.is_none() {
+                        return Ok(all);
+                    }
+                    after = last;
+                }
+            }
+        });
+        let mut names: Vec<String> = parts.await?.into_iter().flatten().collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Opens a stream whose answers `work` sends.
+    fn stream<T, F, W>(&self, room: usize, work: W) -> Result<Response<Answers<T>>, Status>
+    where
+        T: Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+        W: FnOnce(mpsc::Sender<Result<T, Status>>) -> F,
+    {
+        let busy = |_| Status::resource_exhausted("too many streams are open; come again later");
+        let open = Arc::clone(&self.streams).try_acquire_owned().map_err(busy)?;
+        let (sender, answers) = mpsc::channel(room);
+        let work = work(sender);
+        tokio::spawn(async move {
+            work.await;
+            drop(open);
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+    }
+
+    async fn set(&self, crawl: &str, key: &str, local: bool, setting: Setting) -> Result<bool, Status> {
+        let crawl = crawl_name(crawl).map_err(wrong)?;
+        if check_key(key).is_err() || key.is_empty() {
+            return Ok(false); // no such queue can be
+        }
+        let act = Ask::Act(Act::Set { crawl: crawl.to_owned(), key: key.to_owned(), setting });
+        let said = if local {
+            self.ask_if_mine(crawl, key, act).await?
+        } else {
+            Some(self.desk.ask_owner(crawl, key, act).await.map_err(unavailable)?)
+        };
+        Ok(matches!(said, Some(Said::Set(true))))
+    }
+
+    /// Asks this node if it acts for a queue.
+    async fn ask_if_mine(&self, crawl: &str, key: &str, ask: Ask) -> Result<Option<Said>, Status> {
+        let mine = self.mine().await?;
+        if !mine.contains(slot_of(crawl, key)) {
+            return Ok(None);
+        }
+        self.desk.ask(self.desk.me(), ask).await.map(Some).map_err(unavailable)
+    }
+
+    /// Slots that this node acts for.
+    async fn mine(&self) -> Result<SlotSet, Status> {
+        let shares = self.desk.ask_all(true, |_, slots| async move { Ok(slots) }).await.map_err(unavailable)?;
+        Ok(shares.into_iter().next().unwrap_or_default())
+    }
+
+    async fn counts(&self, crawl: &str, key: Option<String>, local: bool) -> Result<Counts, Unavailable> {
+        let crawl = crawl.to_owned();
+        let parts = self
+            .desk
+            .ask_all(local, |node, slots| {
+                let (desk, crawl, key) = (self.desk.clone(), crawl.clone(), key.clone());
+                async move {
+                    // A queue is counted by who acts for it alone.
+                    if key.as_ref().is_some_and(|key| !slots.contains(slot_of(&crawl, key))) {
+                        return Ok(Counts::default());
+                    }
+                    let (mut sum, mut after) = (Counts::default(), None);
+                    loop {
+                        let (slots, crawl, key) = (slots.clone(), crawl.clone(), key.clone());
+                        let ask = Ask::Look(Look::Stats { slots, crawl, key, after: after.take() });
+                        let Said::Stats(counts, next) = desk.ask(node, ask).await? else { return Err(odd()) };
+                        sum.add(counts);
+                        if next.is_none() {
+                            return Ok(sum);
+                        }
+                        after = next;
+                    }
+                }
+            })
+            .await?;
+        let mut sum = Counts::default();
+        parts.into_iter().for_each(|part| sum.add(part));
+        Ok(sum)
+    }
+
+    /// Has every node forget something, again until nothing is left to be forgotten.
+    async fn forget(&self, local: bool, act: impl Fn(SlotSet, Option<Vec<u8>>) -> Act + Clone) -> Result<u64, Status> {
+        let parts = self.desk.ask_all(local, |node, slots| {
+            let (desk, act) = (self.desk.clone(), act.clone());
+            async move {
+                let (mut sum, mut after) = (0, None);
+                loop {
+                    let ask = Ask::Act(act(slots.clone(), after.take()));
+                    let Said::Gone { urls, next } = desk.ask(node, ask).await? else { return Err(odd()) };
+                    sum += urls;
+                    if next.is_none() {
+                        return Ok(sum);
+                    }
+                    after = next;
+                }
+            }
+        });
+        Ok(parts.await.map_err(unavailable)?.into_iter().sum())
+    }
+
+    /// Looks through URLs node by node, in the order of their names; tells a client those of a page, and says how many were met.
+    async fn look_through(
+        &self,
+        what: &UrlLook,
+        mut page: (u64, u64),
+        tell: Option<&mpsc::Sender<Result<api::UrlItem, Status>>>,
+    ) -> Result<u64, Unavailable> {
+        let places = self.desk.places().await?;
+        let (all, mut passed_over) = ((0..SLOTS).map(Slot).collect(), BTreeSet::new());
+        let mut open: VecDeque<(NodeId, SlotSet, Option<Vec<u8>>)> =
+            shares(&places, &all, &passed_over).into_iter().map(|(node, slots)| (node, slots, None)).collect();
+        let mut met_all = 0;
+        while let Some((node, slots, mut after)) = open.pop_front() {
+            let of_others = what.local && node != self.desk.me();
+            if of_others || what.key.as_ref().is_some_and(|key| !slots.contains(slot_of(&what.crawl, key))) {
+                continue;
+            }
+            loop {
+                let (skip, take) = page;
+                let look = what.look(slots.clone(), skip, take, after.clone());
+                let said = match self.desk.ask(node, Ask::Look(look)).await {
+                    Ok(said) => said,
+                    Err(error) if what.local || passed_over.len() >= PASSED_OVER_MAX => return Err(error),
+                    Err(_) => {
+                        // Who acts for its slots instead has the same rows in the same order.
+                        passed_over.insert(node);
+                        let others = shares(&places, &slots, &passed_over).into_iter();
+                        others.rev().for_each(|(node, slots)| open.push_front((node, slots, after.clone())));
+                        break;
+                    }
+                };
+                let Said::Urls { met, urls, next } = said else { return Err(odd()) };
+                met_all += met;
+                page = (skip.saturating_sub(met), take.saturating_sub(urls.len() as u64));
+                for url in urls {
+                    if let Some(answers) = tell
+                        && answers.send(Ok(item_of(url))).await.is_err()
+                    {
+                        return Ok(met_all); // nobody listens any more
+                    }
+                }
+                if take > 0 && page.1 == 0 {
+                    return Ok(met_all);
+                }
+                match next {
+                    None => break,
+                    next => after = next,
+                }
+            }
+        }
+        Ok(met_all)
+    }
+}
+
+/// What a client looks for.
+struct UrlLook {
+    crawl: String,
+    key: Option<String>,
+    filter: Option<Filter>,
+    local: bool,
+}
+
+impl UrlLook {
+    fn new(crawl: &str, key: String, filter: Option<&str>, ignore_case: bool, local: bool) -> Result<UrlLook, Status> {
+        let crawl = crawl_name(crawl).map_err(wrong)?.to_owned();
+        let filter = filter.and_then(|filter| Filter::new(filter, ignore_case));
+        Ok(UrlLook { crawl, key: some(key), filter, local })
+    }
+
+    fn look(&self, slots: SlotSet, skip: u64, take: u64, after: Option<Vec<u8>>) -> Look {
+        let (crawl, key, filter) = (self.crawl.clone(), self.key.clone(), self.filter.clone());
+        Look::Urls { slots, crawl, key, filter, skip, take, after }
+    }
+}
+
+fn some(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+fn wrong(error: impl ToString) -> Status {
+    Status::invalid_argument(error.to_string())
+}
+
+fn unavailable(error: Unavailable) -> Status {
+    Status::unavailable(error.to_string())
+}
+
+fn odd() -> Unavailable {
+    Unavailable("a node answered something else".to_owned())
+}
+
+fn item_of(told: Told) -> api::UrlItem {
+    let Told { crawl, key, url, metadata, date_s, created_s } = told;
+    let info = info_of(crawl, key, url, metadata);
+    let known = api::KnownUrlItem { info: Some(info), refetchable_from_date: date_s };
+    api::UrlItem { id: String::new(), creation_date: created_s, item: Some(url_item::Item::Known(known)) }
+}
+
+pub(super) fn info_of(
+    crawl: String,
+    key: String,
+    url: String,
+    metadata: proto::clients::record::Metadata,
+) -> api::UrlInfo {
+    let metadata: BTreeMap<String, api::StringList> =
+        metadata.into_iter().map(|(name, values)| (name, api::StringList { values })).collect();
+    api::UrlInfo { url, key, metadata, crawl_id: crawl }
+}
+
+#[tonic::async_trait]
+impl UrlFrontier for Service {
+    async fn list_nodes(&self, _: Request<api::Empty>) -> Result<Response<api::StringList>, Status> {
+        let places = self.desk.places().await.map_err(unavailable)?;
+        let values = self.desk.names(&places.alive);
+        Ok(Response::new(api::StringList { values }))
+    }
+
+    async fn list_crawls(&self, request: Request<api::Local>) -> Result<Response<api::StringList>, Status> {
+        let values = self.crawls(request.into_inner().local).await.map_err(unavailable)?;
+        Ok(Response::new(api::StringList { values }))
+    }
+
+    async fn delete_crawl(&self, request: Request<api::DeleteCrawlMessage>) -> Result<Response<api::Long>, Status> {
+        let api::DeleteCrawlMessage { value, local } = request.into_inner();
+        let crawl = crawl_name(&value).map_err(wrong)?.to_owned();
+        let act = move |slots, _| Act::Delete { slots, crawl: crawl.clone(), key: None };
+        Ok(Response::new(api::Long { value: self.forget(local, act).await? }))
+    }
+
+    async fn list_queues(&self, request: Request<api::Pagination>) -> Result<Response<api::QueueList>, Status> {
+        let api::Pagination { start, size, include_inactive: inactive, crawl_id, local } = request.into_inner();
+        let crawl = crawl_name(&crawl_id).map_err(wrong)?.to_owned();
+        let take = u64::from(if size == 0 { PAGE_DEFAULT } else { size }).min(QUEUES_PAGE_MAX);
+        let ends = u64::from(start) + take;
+        let parts = self.desk.ask_all(local, |node, slots| {
+            let (desk, crawl) = (self.desk.clone(), crawl.clone());
+            async move {
+                let (mut keys, mut met_all, mut after) = (Vec::new(), 0, None);
+                loop {
+                    // Whoever comes before may have none: each names as many as could be asked for.
+                    let take = ends.saturating_sub(keys.len() as u64);
+                    let (slots, crawl) = (slots.clone(), crawl.clone());
+                    let look = Look::Queues { slots, crawl, inactive, skip: 0, take, after: after.take() };
+                    let Said::Queues { met, keys: some, next } = desk.ask(node, Ask::Look(look)).await? else {
+                        return Err(odd());
+                    };
+                    met_all += met;
+                    keys.extend(some);
+                    if next.is_none() {
+                        return Ok((met_all, keys));
+                    }
+                    after = next;
+                }
+            }
+        });
+        let parts = parts.await.map_err(unavailable)?;
+        let total = parts.iter().map(|(met, _)| met).sum();
+        let keys = parts.into_iter().flat_map(|(_, keys)| keys);
+        let values: Vec<String> = keys.skip(start as usize).take(take as usize).collect();
+        let size = values.len() as u32;
+        Ok(Response::new(api::QueueList { values, total, start, size, crawl_id: crawl }))
+    }
+
+    type GetURLsStream = Answers<api::UrlInfo>;
+
+    async fn get_ur_ls(&self, request: Request<api::GetParams>) -> Result<Response<Self::GetURLsStream>, Status> {
+        let began = Instant::now();
+        let params = request.into_inner();
+        self.metrics.get_calls.inc();
+        let crawl = match &params.item {
+            Some(get_params::Item::CrawlId(crawl)) => Some(crawl_name(crawl).map_err(wrong)?.to_owned()),
+            Some(get_params::Item::AnyCrawlId(_)) | None => None,
+        };
+        // Clients rely on it: a key without a crawl means nothing.
+        let nothing = (crawl.is_none() && !params.key.is_empty()) || check_key(&params.key).is_err();
+        if !nothing && !self.desk.node().client_settings().0.active {
+            return self.stream(1, |_| async {});
+        }
+        if nothing {
+            tracing::warn!("GetURLs with a key and without a crawl is answered with nothing");
+            return self.stream(1, |_| async {});
+        }
+        let first = self.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (desk, metrics) = (self.desk.clone(), self.metrics.clone());
+        self.stream(STREAM_ROOM, move |answers| async move {
+            let taken = super::take::take(&desk, crawl, &params, first, &answers, &metrics).await;
+            metrics.get_seconds.observe(began.elapsed().as_secs_f64());
+            if let Err(error) = taken {
+                let _ = answers.send(Err(unavailable(error))).await;
+            }
+        })
+    }
+
+    type PutURLsStream = Answers<api::AckMessage>;
+
+    async fn put_ur_ls(
+        &self,
+        request: Request<tonic::Streaming<api::UrlItem>>,
+    ) -> Result<Response<Self::PutURLsStream>, Status> {
+        self.metrics.put_calls.inc();
+        let (desk, metrics) = (self.desk.clone(), self.metrics.clone());
+        self.stream(put::URLS_WINDOW, move |answers| put::urls(desk, metrics, request.into_inner(), answers))
+    }
+
+    type PutDiscoveredStream = Answers<api::BatchAck>;
+
+    async fn put_discovered(
+        &self,
+        request: Request<tonic::Streaming<api::DiscoveredBatch>>,
+    ) -> Result<Response<Self::PutDiscoveredStream>, Status> {
+        self.metrics.put_discovered_calls.inc();
+        let (desk, metrics) = (self.desk.clone(), self.metrics.clone());
+        self.stream(put::BATCHES_WINDOW, move |answers| put::batches(desk, metrics, request.into_inner(), answers))
+    }
+
+    async fn get_stats(&self, request: Request<api::QueueWithinCrawlParams>) -> Result<Response<api::Stats>, Status> {
+        let api::QueueWithinCrawlParams { key, crawl_id, local } = request.into_inner();
+        let crawl = crawl_name(&crawl_id).map_err(wrong)?;
+        let counts = self.counts(crawl, some(key), local).await.map_err(unavailable)?;
+        let named = [("completed", counts.completed), ("active_queues", counts.active)];
+        Ok(Response::new(api::Stats {
+            size: counts.scheduled,
+            in_process: u32::try_from(counts.leased).unwrap_or(u32::MAX),
+            counts: named.map(|(name, count)| (name.to_owned(), count)).into(),
+            number_of_queues: counts.queues,
+            crawl_id: crawl.to_owned(),
+        }))
+    }
+
+    async fn delete_queue(&self, request: Request<api::QueueWithinCrawlParams>) -> Result<Response<api::Long>, Status> {
+        let api::QueueWithinCrawlParams { key, crawl_id, local } = request.into_inner();
+        let crawl = crawl_name(&crawl_id).map_err(wrong)?;
+        if key.is_empty() || check_key(&key).is_err() {
+            return Ok(Response::new(api::Long { value: 0 })); // no such queue can be
+        }
+        let slots = SlotSet::default();
+        let act = Ask::Act(Act::Delete { slots, crawl: crawl.to_owned(), key: Some(key.clone()) });
+        let said = if local {
+            self.ask_if_mine(crawl, &key, act).await?
+        } else {
+            Some(self.desk.ask_owner(crawl, &key, act).await.map_err(unavailable)?)
+        };
+        let value = match said {
+            Some(Said::Gone { urls, .. }) => urls,
+            _ => 0,
+        };
+        Ok(Response::new(api::Long { value }))
+    }
+
+    async fn block_queue_until(&self, request: Request<api::BlockQueueParams>) -> Result<Response<api::Empty>, Status> {
+        let api::BlockQueueParams { key, time, crawl_id, local } = request.into_inner();
+        self.set(&crawl_id, &key, local, Setting::Block(time)).await?;
+        Ok(Response::new(api::Empty {}))
+    }
+
+    async fn set_active(&self, request: Request<api::Active>) -> Result<Response<api::Empty>, Status> {
+        let api::Active { state, local } = request.into_inner();
+        if local {
+            self.desk.perform(Ask::SetActive(state)).await;
+        } else {
+            self.desk.define(|settings| settings.active = state).await.map_err(unavailable)?;
+        }
+        Ok(Response::new(api::Empty {}))
+    }
+
+    async fn get_active(&self, request: Request<api::Local>) -> Result<Response<api::Boolean>, Status> {
+        let local = request.into_inner().local;
+        let state = if local { self.desk.is_active() } else { self.desk.node().client_settings().0.active };
+        Ok(Response::new(api::Boolean { state }))
+    }
+
+    async fn set_delay(&self, request: Request<api::QueueDelayParams>) -> Result<Response<api::Empty>, Status> {
+        let api::QueueDelayParams { key, delay_requestable, crawl_id, local } = request.into_inner();
+        if key.is_empty() {
+            self.desk.define(|settings| settings.delay_s = delay_requestable).await.map_err(unavailable)?;
+        } else {
+            // What the reference service takes for -1: back to what holds for all.
+            let delay_s = (delay_requestable != u32::MAX).then_some(delay_requestable);
+            self.set(&crawl_id, &key, local, Setting::Delay(delay_s)).await?;
+        }
+        Ok(Response::new(api::Empty {}))
+    }
+
+    async fn set_log_level(&self, request: Request<api::LogLevelParams>) -> Result<Response<api::Empty>, Status> {
+        let params = request.into_inner();
+        let level = params.level().as_str_name().to_lowercase();
+        let ask = Ask::Log { package: params.package, level };
+        let told = self.desk.ask_all(params.local, |node: NodeId, _| {
+            let (desk, ask) = (self.desk.clone(), ask.clone());
+            async move { desk.ask(node, ask).await }
+        });
+        told.await.map_err(unavailable)?;
+        Ok(Response::new(api::Empty {}))
+    }
+
+    async fn set_crawl_limit(&self, request: Request<api::CrawlLimitParams>) -> Result<Response<api::Empty>, Status> {
+        let api::CrawlLimitParams { key, limit, crawl_id, local } = request.into_inner();
+        if self.set(&crawl_id, &key, local, Setting::Limit(limit)).await? {
+            Ok(Response::new(api::Empty {}))
+        } else {
+            Err(Status::unknown(format!("there is no queue {key:?} in this crawl")))
+        }
+    }
+
+    async fn get_url_status(&self, request: Request<api::UrlStatusRequest>) -> Result<Response<api::UrlItem>, Status> {
+        let api::UrlStatusRequest { url, key, crawl_id } = request.into_inner();
+        let crawl = crawl_name(&crawl_id).map_err(wrong)?;
+        let key = queue_key(&key, &url).map_err(wrong)?;
+        let look = Ask::Look(Look::Url { crawl: crawl.to_owned(), key: key.clone(), url });
+        match self.desk.ask_owner(crawl, &key, look).await.map_err(unavailable)? {
+            Said::Url(Some(told)) => Ok(Response::new(item_of(told))),
+            Said::Url(None) => Err(Status::not_found("this URL is not known in this queue")),
+            _ => Err(unavailable(odd())),
+        }
+    }
+
+    type ListURLsStream = Answers<api::UrlItem>;
+
+    async fn list_ur_ls(&self, request: Request<api::ListUrlParams>) -> Result<Response<Self::ListURLsStream>, Status> {
+        let api::ListUrlParams { start, size, key, crawl_id, local, filter, ignore_case } = request.into_inner();
+        let look = UrlLook::new(&crawl_id, key, filter.as_deref(), ignore_case.unwrap_or(false), local)?;
+        let take = u64::from(if size == 0 { PAGE_DEFAULT } else { size });
+        let service = Service::new(self.desk.clone(), self.metrics.clone(), 1);
+        self.stream(STREAM_ROOM, move |answers| async move {
+            if let Err(error) = service.look_through(&look, (u64::from(start), take), Some(&answers)).await {
+                let _ = answers.send(Err(unavailable(error))).await;
+            }
+        })
+    }
+
+    async fn count_ur_ls(&self, request: Request<api::CountUrlParams>) -> Result<Response<api::Long>, Status> {
+        let api::CountUrlParams { key, crawl_id, filter, ignore_case, local } = request.into_inner();
+        let local = local.unwrap_or(false);
+        let look = UrlLook::new(&crawl_id, key, filter.as_deref(), ignore_case.unwrap_or(false), local)?;
+        let value = if look.filter.is_none() {
+            let counts = self.counts(&look.crawl, look.key, local).await.map_err(unavailable)?;
+            counts.scheduled + counts.completed
+        } else {
+            self.look_through(&look, (0, 0), None).await.map_err(unavailable)?
+        };
+        Ok(Response::new(api::Long { value }))
+    }
+
+    async fn purge_ur_ls(&self, request: Request<api::PurgeUrlParams>) -> Result<Response<api::Long>, Status> {
+        let api::PurgeUrlParams { key, crawl_id, days } = request.into_inner();
+        let crawl = crawl_name(&crawl_id).map_err(wrong)?.to_owned();
+        let cutoff_ms = unix_ms().saturating_sub(u64::from(days) * 86_400_000);
+        if let Some(key) = some(key) {
+            if check_key(&key).is_err() {
+                return Ok(Response::new(api::Long { value: 0 }));
+            }
+            let (slots, after) = (SlotSet::default(), None);
+            let act = Act::Purge { slots, crawl: crawl.clone(), key: Some(key.clone()), cutoff_ms, after };
+            let said = self.desk.ask_owner(&crawl, &key, Ask::Act(act)).await.map_err(unavailable)?;
+            let Said::Gone { urls, .. } = said else { return Err(unavailable(odd())) };
+            return Ok(Response::new(api::Long { value: urls }));
+        }
+        let act = move |slots, after| Act::Purge { slots, crawl: crawl.clone(), key: None, cutoff_ms, after };
+        Ok(Response::new(api::Long { value: self.forget(false, act).await? }))
+    }
+}
+
+/// What a client hands in, checked; `None` if it cannot be taken.
+pub(super) fn item(info: Option<api::UrlInfo>, date_s: Option<u64>) -> Option<Item> {
+    let api::UrlInfo { url, key, metadata, crawl_id } = info?;
+    let crawl = crawl_name(&crawl_id).ok()?.to_owned();
+    let key = queue_key(&key, &url).ok()?;
+    let metadata = metadata.into_iter().map(|(name, list)| (name, list.values)).collect();
+    Some(Item { crawl, key, url, metadata, date_s })
+}
+
+/// How a client is told what became of a URL.
+pub(super) fn status(taken: Taken) -> api::ack_message::Status {
+    match taken {
+        Taken::Kept => api::ack_message::Status::Ok,
+        Taken::Skipped => api::ack_message::Status::Skipped,
+        Taken::Failed => api::ack_message::Status::Fail,
+    }
+}

@@ -1,0 +1,95 @@
+//! GetURLs: every node hands out of the queues that it holds, a fair share of what the client wants each; what one has too little of, the others
+//! may fill. Nodes that do not answer are left out: their slots will be somebody else's soon.
+
+use proto::clients::ask::{Act, Ask, Said, Told};
+use proto::id::NodeId;
+use proto::key::DEFAULT_CRAWL;
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use super::api;
+use super::desk::{Desk, Unavailable};
+use super::service::info_of;
+use crate::metrics::frontier::FrontierMetrics;
+
+/// Times that the nodes are asked for what is still wanted.
+const ROUNDS_MAX: usize = 16;
+
+/// Hands URLs to a client.
+pub(super) async fn take(
+    desk: &Desk,
+    crawl: Option<String>,
+    params: &api::GetParams,
+    first: usize,
+    answers: &mpsc::Sender<Result<api::UrlInfo, Status>>,
+    metrics: &FrontierMetrics,
+) -> Result<(), Unavailable> {
+    let (delay_default_s, wanted) = (desk.node().client_settings().0.delay_s, params.max_queues);
+    let act = |key: Option<String>, queues_max: u32| {
+        Ask::Act(Act::Take {
+            crawl: crawl.clone(),
+            key,
+            queues_max,
+            urls_max: params.max_urls_per_queue,
+            lease_s: params.delay_requestable,
+            delay_default_s,
+        })
+    };
+    if !params.key.is_empty() {
+        let crawl = crawl.as_deref().unwrap_or(DEFAULT_CRAWL);
+        let said = desk.ask_owner(crawl, &params.key, act(Some(params.key.clone()), 1)).await?;
+        if let Said::Given { urls, .. } = said {
+            tell(urls, answers, metrics).await;
+        }
+        return Ok(());
+    }
+    let mut nodes: Vec<NodeId> = desk.places().await?.alive.into_iter().collect();
+    let begins = first % nodes.len().max(1);
+    nodes.rotate_left(begins);
+    let mut left = wanted;
+    for _ in 0..ROUNDS_MAX {
+        let count = nodes.len() as u32;
+        // Where fewer queues are wanted than there are nodes, the first ones give; the next call begins elsewhere.
+        let shares = nodes.iter().zip(0..).map(|(node, place)| {
+            let share = if wanted == 0 { 0 } else { left / count + u32::from(place < left % count) };
+            (*node, share)
+        });
+        let asked: Vec<(NodeId, u32)> = shares.filter(|(_, share)| wanted == 0 || *share > 0).collect();
+        let calls = asked.iter().map(|(node, share)| desk.ask(*node, act(None, *share)));
+        let said = futures_util::future::join_all(calls).await;
+        // Who gave less than it was asked for has no more.
+        let mut has_more: Vec<NodeId> =
+            nodes.iter().filter(|node| !asked.iter().any(|(of, _)| of == *node)).copied().collect();
+        for ((node, share), said) in asked.into_iter().zip(said) {
+            let Ok(Said::Given { urls, queues }) = said else { continue };
+            left = left.saturating_sub(queues);
+            let gave_all = !urls.is_empty() && (wanted == 0 || queues >= share);
+            if gave_all {
+                has_more.push(node);
+            }
+            if !tell(urls, answers, metrics).await {
+                return Ok(());
+            }
+        }
+        nodes = has_more;
+        if (wanted > 0 && left == 0) || nodes.is_empty() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Hands URLs on; says whether somebody still listens.
+async fn tell(
+    urls: Vec<Told>,
+    answers: &mpsc::Sender<Result<api::UrlInfo, Status>>,
+    metrics: &FrontierMetrics,
+) -> bool {
+    metrics.got.inc_by(urls.len() as u64);
+    for Told { crawl, key, url, metadata, .. } in urls {
+        if answers.send(Ok(info_of(crawl, key, url, metadata))).await.is_err() {
+            return false; // what it does not take comes back when its lease is over
+        }
+    }
+    true
+}

@@ -1,0 +1,71 @@
+//! Work for the disk that clients with fetchers of their own ask for.
+
+use proto::clients::ask::{Act, Item, Look, Said, Taken};
+use proto::cluster::slot_set::SlotSet;
+
+use super::{Deferred, DiskError, Reply, answer, defer, later};
+use crate::edges::store::{Change, Decided, Store};
+
+/// Work for clients.
+#[derive(Debug)]
+pub enum ClientJob {
+    /// Take URLs in.
+    Put {
+        /// The URLs.
+        items: Vec<Item>,
+        /// When, Unix milliseconds.
+        unix_ms: u64,
+        /// What became of each, and what is to be replicated.
+        reply: Reply<Decided<Vec<Taken>>>,
+    },
+    /// Change something; what needs to look at many rows.
+    Act {
+        /// What.
+        act: Act,
+        /// Slots that this node may hand URLs out of.
+        slots: SlotSet,
+        /// When, Unix milliseconds.
+        unix_ms: u64,
+        /// What to say, and what is to be replicated.
+        reply: Reply<Decided<Said>>,
+    },
+    /// Look.
+    Look {
+        /// At what.
+        look: Look,
+        /// When, Unix milliseconds.
+        unix_ms: u64,
+        /// What was seen.
+        reply: Reply<Said>,
+    },
+}
+
+impl ClientJob {
+    pub(super) fn is_write(&self) -> bool {
+        matches!(self, ClientJob::Put { .. }) // what looks at many rows writes a batch of its own
+    }
+
+    /// Applies a write to the change; its answer waits for the commit.
+    pub(super) fn apply(self, change: &mut Change<'_>, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
+        match self {
+            ClientJob::Put { items, unix_ms, reply } => defer(reply, change.put_items(items, unix_ms), deferred),
+            _ => unreachable!("the others go to `read`"),
+        }
+    }
+
+    /// Answers a write of a group that failed before its turn.
+    pub(super) fn refuse(self, deferred: &mut Vec<Deferred>) {
+        if let ClientJob::Put { reply, .. } = self {
+            later(reply, deferred);
+        }
+    }
+
+    /// Does what is no part of a group.
+    pub(super) fn read(self, store: &mut Store) {
+        match self {
+            ClientJob::Act { act, slots, unix_ms, reply } => answer(reply, store.act(act, &slots, unix_ms)),
+            ClientJob::Look { look, unix_ms, reply } => answer(reply, store.look(look, unix_ms)),
+            ClientJob::Put { .. } => unreachable!("writes go to `apply`"),
+        }
+    }
+}

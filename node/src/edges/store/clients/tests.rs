@@ -1,0 +1,177 @@
+//! Queues of clients in a real database: counts against a recount, and two replicas that saw the same in different orders.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use proptest::prelude::*;
+use proto::clients::ask::{Counts, Look, Setting};
+use proto::clients::identity::is_queue;
+use proto::cluster::copy::RecordCopy;
+use proto::cluster::slot_set::SlotSet;
+use proto::id::{NodeId, SLOTS};
+
+use super::super::StoreOptions;
+use super::*;
+use proto::clients::ask::{Act, Said};
+
+fn store(dir: &Path, node: u64) -> Store {
+    Store::open(dir, StoreOptions { node: NodeId(node), replica: true, ..StoreOptions::default() }).unwrap()
+}
+
+fn all() -> SlotSet {
+    (0..SLOTS).map(Slot).collect()
+}
+
+fn item(crawl: &str, key: &str, url: &str, date_s: Option<u64>) -> Item {
+    Item { crawl: crawl.into(), key: key.into(), url: url.into(), metadata: Vec::new(), date_s }
+}
+
+fn put(store: &mut Store, items: Vec<Item>, unix_ms: u64) -> (Vec<Taken>, Vec<RecordCopy>) {
+    let mut change = store.change();
+    let decided = change.put_items(items, unix_ms).unwrap();
+    change.commit().unwrap();
+    (decided.said, decided.copies)
+}
+
+fn take(
+    store: &mut Store,
+    crawl: Option<&str>,
+    queues_max: u32,
+    urls_max: u32,
+    unix_ms: u64,
+) -> (Vec<String>, Vec<RecordCopy>) {
+    let crawl = crawl.map(str::to_owned);
+    let act = Act::Take { crawl, key: None, queues_max, urls_max, lease_s: 10, delay_default_s: 1 };
+    let decided = store.act(act, &all(), unix_ms).unwrap();
+    let Said::Given { urls, .. } = decided.said else { panic!("URLs are given") };
+    (urls.into_iter().map(|told| format!("{}/{}", told.key, told.url)).collect(), decided.copies)
+}
+
+fn counts(store: &Store, crawl: &str, unix_ms: u64) -> Counts {
+    let look = Look::Stats { slots: all(), crawl: crawl.into(), key: None, after: None };
+    let Said::Stats(counts, None) = store.look(look, unix_ms).unwrap() else { panic!("counts, all at once") };
+    counts
+}
+
+fn records(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    store
+        .rows("client", Vec::new(), Vec::new())
+        .map(|row| row.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
+        .collect()
+}
+
+/// Counts of a crawl from its records alone.
+fn recount(store: &Store, crawl: &str, unix_ms: u64) -> (u64, u64, u64) {
+    let mut sums = (0, 0, 0);
+    for (key, body) in records(store) {
+        let key = UrlKey::from_bytes(&key);
+        if is_queue(&key) || ClientQueueId::of(&key).unwrap().crawl() != crawl {
+            continue;
+        }
+        let url: ClientUrl = wire::decode(&body).unwrap();
+        match url.date_s {
+            0 => sums.1 += 1,
+            _ => sums.0 += 1,
+        }
+        sums.2 += u64::from(url.date_s > 0 && url.leased_until_ms > unix_ms);
+    }
+    sums
+}
+
+#[test]
+fn queues_take_turns_and_leases_come_back_in_the_order_of_their_dates() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    let items = ["a", "b", "c"].map(|key| [item("x", key, "2", Some(2)), item("x", key, "1", Some(1))]).concat();
+    put(&mut store, items, 10_000);
+    let mut first = take(&mut store, Some("x"), 2, 1, 10_000).0;
+    first.extend(take(&mut store, Some("x"), 2, 1, 10_001).0);
+    first.sort();
+    assert_eq!(first, ["a/1", "b/1", "c/1"], "who has had its turn waits for its delay");
+    assert_eq!(take(&mut store, None, 9, 1, 11_500).0, [""; 0], "one of each is out");
+    let mut second = take(&mut store, None, 9, 2, 13_000).0;
+    second.sort();
+    assert_eq!(second, ["a/2", "b/2", "c/2"]);
+    assert_eq!(counts(&store, "x", 13_000), Counts { scheduled: 6, leased: 6, completed: 0, queues: 3, active: 3 });
+    let again = take(&mut store, None, 1, 9, 30_000).0;
+    assert!(again[0].ends_with("/1") && again[1].ends_with("/2"), "leases are over, dates count: {again:?}");
+    assert_eq!(counts(&store, "x", 30_000).leased, 2);
+}
+
+#[test]
+fn a_slot_that_is_dropped_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    put(&mut store, vec![item("x", "a", "1", None), item("x", "b", "1", None), item("y", "a", "1", Some(0))], 10_000);
+    take(&mut store, None, 9, 9, 10_000);
+    for queue in [ClientQueueId::new("x", "a"), ClientQueueId::new("y", "a"), ClientQueueId::new("x", "b")] {
+        let mut change = store.change();
+        change.drop_slot(queue.slot()).unwrap();
+        change.commit().unwrap();
+    }
+    for family in ["client", "turn", "line", "agenda"] {
+        assert_eq!(store.rows(family, Vec::new(), Vec::new()).count(), 0, "{family}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, u8, Option<u64>),
+    Take(u32, u32),
+    Set(u8, Setting),
+    Delete(u8),
+    Purge(u64),
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let date = prop_oneof![Just(None), Just(Some(0)), (1..40u64).prop_map(Some)];
+    let setting = prop_oneof![
+        (0..30u64).prop_map(Setting::Block),
+        proptest::option::of(0..3u32).prop_map(Setting::Delay),
+        (0..3u32).prop_map(Setting::Limit)
+    ];
+    prop_oneof![
+        6 => (0..3u8, 0..5u8, date).prop_map(|(queue, url, date)| Step::Put(queue, url, date)),
+        3 => (0..3u32, 0..3u32).prop_map(|(queues, urls)| Step::Take(queues, urls)),
+        1 => (0..3u8, setting).prop_map(|(queue, setting)| Step::Set(queue, setting)),
+        1 => (0..3u8).prop_map(Step::Delete),
+        1 => (0..20_000u64).prop_map(Step::Purge),
+        2 => (1..15_000u64).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn counts_are_a_recount_and_replicas_agree_in_whatever_order(steps in proptest::collection::vec(step(), 1..40), order in any::<u64>()) {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (mut store, mut replica) = (store(dir.path(), 1), store(other.path(), 2));
+        let (mut now_ms, mut letters) = (10_000, Vec::new());
+        for step in steps {
+            let key = |queue: u8| format!("q{queue}");
+            let decided = match step {
+                Step::Wait(ms) => { now_ms += ms; continue }
+                Step::Put(queue, url, date) => put(&mut store, vec![item("x", &key(queue), &url.to_string(), date)], now_ms).1,
+                Step::Take(queues, urls) => take(&mut store, None, queues, urls, now_ms).1,
+                Step::Set(queue, setting) => store.act(Act::Set { crawl: "x".into(), key: key(queue), setting }, &all(), now_ms).unwrap().copies,
+                Step::Delete(queue) => store.act(Act::Delete { slots: all(), crawl: "x".into(), key: Some(key(queue)) }, &all(), now_ms).unwrap().copies,
+                Step::Purge(ago) => store.act(Act::Purge { slots: all(), crawl: "x".into(), key: None, cutoff_ms: now_ms - ago.min(now_ms), after: None }, &all(), now_ms).unwrap().copies,
+            };
+            letters.extend(decided);
+            let counted = counts(&store, "x", now_ms);
+            prop_assert_eq!((counted.scheduled, counted.completed, counted.leased), recount(&store, "x", now_ms));
+        }
+        // The same copies in another order, each twice, and what was lost on the way once more by repair.
+        let mut shuffled: Vec<(u64, RecordCopy)> = letters.iter().cloned().zip(0u64..).map(|(copy, n)| (xxhash_rust::xxh3::xxh3_64_with_seed(&n.to_le_bytes(), order), copy)).collect();
+        shuffled.sort_by_key(|(place, _)| *place);
+        for (_, copy) in shuffled.iter().chain(&shuffled) {
+            let mut change = replica.change();
+            change.merge(vec![copy.clone()], now_ms).unwrap();
+            change.commit().unwrap();
+        }
+        prop_assert_eq!(records(&replica), records(&store));
+        let (here, there) = (counts(&store, "x", now_ms), counts(&replica, "x", now_ms));
+        prop_assert_eq!((here.scheduled, here.completed, here.leased), (there.scheduled, there.completed, there.leased));
+    }
+}

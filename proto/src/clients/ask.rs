@@ -1,0 +1,325 @@
+//! What a node asks another, or itself, on behalf of a client. Each question is about queues of slots that the one who is asked acts for.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::Metadata;
+use crate::cluster::slot_set::SlotSet;
+use crate::id::Slot;
+
+/// URLs in one question, and their bytes: a question fits into a request between nodes.
+pub const PUT_ITEMS_MAX: usize = 1_024;
+/// Bytes of one question.
+pub const PUT_BYTES_MAX: usize = 768 << 10;
+/// Bytes of URLs in one answer, about.
+pub const ANSWER_BYTES_MAX: usize = 2 << 20;
+/// Rows that one question looks at; who wants more asks on from where it ended.
+pub const LOOK_ROWS_MAX: usize = 4_096;
+
+/// A URL to take in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// Its crawl, checked.
+    pub crawl: String,
+    /// Key of its queue, checked.
+    pub key: String,
+    /// As the client wrote it.
+    pub url: String,
+    /// The client's words about it.
+    pub metadata: Metadata,
+    /// What is known of it; `None` if it was merely found.
+    pub date_s: Option<u64>,
+}
+
+/// What became of a URL to take in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Taken {
+    /// It is on enough disks.
+    Kept,
+    /// It was known, or cannot be taken.
+    Skipped,
+    /// It may or may not be on enough disks.
+    Failed,
+}
+
+/// A URL that is handed out, or told of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Its crawl.
+    pub crawl: String,
+    /// Key of its queue.
+    pub key: String,
+    /// As the client wrote it.
+    pub url: String,
+    /// The client's words about it.
+    pub metadata: Metadata,
+    /// Unix seconds; 0 when it is completed.
+    pub date_s: u64,
+    /// Unix seconds.
+    pub created_s: u64,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ask {
+    /// Take URLs in.
+    Put(Vec<Item>),
+    /// Change something.
+    Act(Act),
+    /// Look.
+    Look(Look),
+    /// Log this of a part of the program.
+    Log {
+        /// Which part.
+        package: String,
+        /// How much.
+        level: String,
+    },
+    /// Hand URLs out on this node, or do not.
+    SetActive(bool),
+    /// Whether this node hands URLs out.
+    IsActive,
+}
+
+/// A change of what is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Act {
+    /// Hand URLs out.
+    Take {
+        /// Of which crawl; any if absent.
+        crawl: Option<String>,
+        /// Of which queue of that crawl; any if absent.
+        key: Option<String>,
+        /// Of how many queues at most; 0 for no limit.
+        queues_max: u32,
+        /// How many of each at most; 0 for no limit.
+        urls_max: u32,
+        /// For how long, in seconds; 0 for the usual time.
+        lease_s: u32,
+        /// Delay of queues without one of their own.
+        delay_default_s: u32,
+    },
+    /// Change a queue's settings.
+    Set {
+        /// Its crawl.
+        crawl: String,
+        /// Its key.
+        key: String,
+        /// What to change.
+        setting: Setting,
+    },
+    /// Forget queues: one, or so many of a crawl that are in these slots.
+    Delete {
+        /// Of which slots.
+        slots: SlotSet,
+        /// Of which crawl.
+        crawl: String,
+        /// Which; all if absent.
+        key: Option<String>,
+    },
+    /// Forget what was created before.
+    Purge {
+        /// Of which slots.
+        slots: SlotSet,
+        /// Of which crawl.
+        crawl: String,
+        /// Of which queue; all if absent.
+        key: Option<String>,
+        /// Unix milliseconds.
+        cutoff_ms: u64,
+        /// Where the last answer ended.
+        after: Option<Vec<u8>>,
+    },
+}
+
+/// A setting of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Setting {
+    /// Serve nothing until then, Unix seconds; 0 to serve again.
+    Block(u64),
+    /// Least time between two answers, in seconds; as for all queues if absent.
+    Delay(Option<u32>),
+    /// Completed URLs after which nothing is served; 0 for no limit.
+    Limit(u32),
+}
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Look {
+    /// What is known of a URL?
+    Url {
+        /// Its crawl.
+        crawl: String,
+        /// Key of its queue.
+        key: String,
+        /// The URL.
+        url: String,
+    },
+    /// How many are there?
+    Stats {
+        /// In which slots.
+        slots: SlotSet,
+        /// Of which crawl.
+        crawl: String,
+        /// Of which queue; all if absent.
+        key: Option<String>,
+        /// Where the last answer ended.
+        after: Option<Vec<u8>>,
+    },
+    /// Which crawls have queues?
+    Crawls {
+        /// In which slots.
+        slots: SlotSet,
+        /// Behind which crawl.
+        after: Option<String>,
+    },
+    /// Which queues has a crawl?
+    Queues {
+        /// In which slots.
+        slots: SlotSet,
+        /// Of which crawl.
+        crawl: String,
+        /// Blocked ones and those without scheduled URLs too.
+        inactive: bool,
+        /// How many to leave out.
+        skip: u64,
+        /// How many to name at most; the rest is counted.
+        take: u64,
+        /// Where the last answer ended.
+        after: Option<Vec<u8>>,
+    },
+    /// Which URLs has a crawl?
+    Urls {
+        /// In which slots.
+        slots: SlotSet,
+        /// Of which crawl.
+        crawl: String,
+        /// Of which queue; all if absent.
+        key: Option<String>,
+        /// Only those with this in them.
+        filter: Option<Filter>,
+        /// How many to leave out.
+        skip: u64,
+        /// How many to tell at most; with 0 all are counted.
+        take: u64,
+        /// Where the last answer ended.
+        after: Option<Vec<u8>>,
+    },
+}
+
+/// Part of a URL to look for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filter {
+    part: String,
+    ignore_case: bool,
+}
+
+impl Filter {
+    /// What a client asks for; a blank filter is none.
+    pub fn new(part: &str, ignore_case: bool) -> Option<Filter> {
+        let part = if ignore_case { part.to_lowercase() } else { part.to_owned() };
+        (!part.trim().is_empty()).then_some(Filter { part, ignore_case })
+    }
+
+    /// Says whether a URL has it.
+    pub fn matches(&self, url: &str) -> bool {
+        if self.ignore_case { url.to_lowercase().contains(&self.part) } else { url.contains(&self.part) }
+    }
+}
+
+/// Counts of queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// URLs to be handed out, now or later.
+    pub scheduled: u64,
+    /// URLs that are handed out now.
+    pub leased: u64,
+    /// URLs that are done with.
+    pub completed: u64,
+    /// Queues.
+    pub queues: u64,
+    /// Queues that have a URL to be handed out.
+    pub active: u64,
+}
+
+impl Counts {
+    /// Adds what another node counted.
+    pub fn add(&mut self, other: Counts) {
+        self.scheduled += other.scheduled;
+        self.leased += other.leased;
+        self.completed += other.completed;
+        self.queues += other.queues;
+        self.active += other.active;
+    }
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Said {
+    /// What became of each URL.
+    Put(Vec<Taken>),
+    /// URLs that are handed out, and from how many queues.
+    Given {
+        /// The URLs.
+        urls: Vec<Told>,
+        /// Queues that they are from.
+        queues: u32,
+    },
+    /// A queue's settings are changed; whether there is such a queue.
+    Set(bool),
+    /// URLs are forgotten.
+    Gone {
+        /// How many.
+        urls: u64,
+        /// Where to go on.
+        next: Option<Vec<u8>>,
+    },
+    /// What is known of a URL.
+    Url(Option<Told>),
+    /// Counts.
+    Stats(Counts, Option<Vec<u8>>),
+    /// Names of crawls, and behind which there may be more.
+    Crawls(Vec<String>, Option<String>),
+    /// Queues: how many there are, those that were asked for, and where to go on.
+    Queues {
+        /// How many were met.
+        met: u64,
+        /// Their keys.
+        keys: Vec<String>,
+        /// Where to go on.
+        next: Option<Vec<u8>>,
+    },
+    /// URLs, likewise.
+    Urls {
+        /// How many were met.
+        met: u64,
+        /// The URLs.
+        urls: Vec<Told>,
+        /// Where to go on.
+        next: Option<Vec<u8>>,
+    },
+    /// It is done.
+    Done,
+    /// Yes or no.
+    Active(bool),
+    /// It cannot be done now.
+    Refused(String),
+}
+
+/// The slot that a question is about, if it is about one.
+pub fn slot_of(crawl: &str, key: &str) -> Slot {
+    super::identity::ClientQueueId::new(crawl, key).slot()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blank_filter_is_none() {
+        assert_eq!((Filter::new("", false), Filter::new("  ", true)), (None, None));
+        let exact = Filter::new("Page", false).unwrap();
+        assert!(exact.matches("http://a/Page1") && !exact.matches("http://a/page1"));
+        let any = Filter::new("Page", true).unwrap();
+        assert!(any.matches("http://a/Page1") && any.matches("http://a/PAGE1"));
+    }
+}

@@ -1,0 +1,218 @@
+//! What is replicated of a client's URL and of a queue.
+//!
+//! Both travel as [`RecordCopy`]. The version stands where other records have their progress, so the later of two copies of a URL wins like
+//! everywhere; copies of a queue are merged field by field, because a later setting must not undo a cutoff or a turn that somebody else gave.
+
+use serde::{Deserialize, Serialize};
+
+use super::identity::{ClientQueueId, ITEM_BYTES_MAX};
+use crate::cluster::copy::{Body, RecordCopy};
+use crate::id::NodeId;
+use crate::key::UrlKey;
+use crate::record::{Progress, Status};
+use crate::wire::{self, WireError};
+
+/// Free words of a client about a URL, by name and in order.
+pub type Metadata = Vec<(String, Vec<String>)>;
+
+/// Which of two copies is later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Version {
+    /// Unix seconds when it was written, or one more than the one before: what is created anew beats what was forgotten.
+    pub number: u32,
+    /// Who wrote it.
+    pub node: NodeId,
+}
+
+impl Version {
+    /// The one that follows.
+    pub fn next(self, node: NodeId, unix_ms: u64) -> Version {
+        let now = u32::try_from(unix_ms / 1_000).unwrap_or(u32::MAX);
+        Version { number: self.number.saturating_add(1).max(now), node }
+    }
+
+    /// As other records say it.
+    pub fn progress(self) -> Progress {
+        Progress { round: self.number, status: Status::New, ..Progress::new(self.node) }
+    }
+}
+
+/// A URL of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientUrl {
+    /// Which copy.
+    pub version: Version,
+    /// As the client wrote it.
+    pub url: String,
+    /// Not to be handed out before this time, Unix seconds; 0 for never again: it is completed.
+    pub date_s: u64,
+    /// When it was first seen, Unix milliseconds.
+    pub created_ms: u64,
+    /// Handed out until then, Unix milliseconds; 0 if it is not.
+    pub leased_until_ms: u64,
+    /// The client's words about it; none once it is completed.
+    pub metadata: Metadata,
+}
+
+impl ClientUrl {
+    /// Whether nothing more is to be done with it.
+    pub fn is_completed(&self) -> bool {
+        self.date_s == 0
+    }
+
+    /// Bytes that a client's words take.
+    pub fn bytes(url: &str, metadata: &Metadata) -> usize {
+        let values = |values: &Vec<String>| values.iter().map(|value| value.len() + 4).sum::<usize>();
+        url.len() + metadata.iter().map(|(name, of)| name.len() + 8 + values(of)).sum::<usize>()
+    }
+
+    /// The copy that travels.
+    pub fn copy(&self, key: UrlKey) -> Result<RecordCopy, WireError> {
+        copy(key, self.version, self)
+    }
+}
+
+/// What is kept of a queue as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientQueue {
+    /// Which copy of the settings.
+    pub version: Version,
+    /// It is there although it may have no URL.
+    pub kept: bool,
+    /// Nothing is served at or before this time, Unix seconds.
+    pub blocked_until_s: u64,
+    /// Least time between two answers; that of all queues if absent.
+    pub delay_s: Option<u32>,
+    /// Completed URLs after which nothing more is served; 0 for no limit.
+    pub limit: u32,
+    /// URLs that were created before are dead.
+    pub cutoff_ms: u64,
+    /// When it was last served, Unix milliseconds.
+    pub produced_ms: u64,
+}
+
+impl ClientQueue {
+    /// The copy that travels.
+    pub fn copy(&self, queue: &ClientQueueId) -> Result<RecordCopy, WireError> {
+        copy(queue.record(), self.version, self)
+    }
+
+    /// What two copies say together.
+    pub fn merge(self, other: ClientQueue) -> ClientQueue {
+        let cutoff_ms = self.cutoff_ms.max(other.cutoff_ms);
+        let produced_ms = self.produced_ms.max(other.produced_ms);
+        let later = self.order() < other.order();
+        let settings = if later { other } else { self };
+        ClientQueue { cutoff_ms, produced_ms, ..settings }
+    }
+
+    /// Order of settings: by version, and by what they say among equals.
+    fn order(&self) -> (Version, bool, u64, Option<u32>, u32) {
+        (self.version, self.kept, self.blocked_until_s, self.delay_s, self.limit)
+    }
+}
+
+/// What a copy of a client's record holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// A URL.
+    Url(ClientUrl),
+    /// A queue.
+    Queue(ClientQueue),
+}
+
+/// Looks into a copy; `None` if it contradicts itself.
+pub fn open(copy: &RecordCopy) -> Option<(ClientQueueId, Opened)> {
+    let queue = ClientQueueId::of(&copy.key)?;
+    let (opened, version, key) = if super::identity::is_queue(&copy.key) {
+        let said: ClientQueue = wire::decode(&copy.body.0).ok()?;
+        let version = said.version;
+        (Opened::Queue(said), version, queue.record())
+    } else {
+        let said: ClientUrl = wire::decode(&copy.body.0).ok()?;
+        if ClientUrl::bytes(&said.url, &said.metadata) > ITEM_BYTES_MAX {
+            return None;
+        }
+        let (version, key) = (said.version, queue.url(&said.url));
+        (Opened::Url(said), version, key)
+    };
+    (version.progress() == copy.progress && key == copy.key).then_some((queue, opened))
+}
+
+/// The version of the record whose encoding begins with these bytes.
+pub fn version_of(body: &[u8]) -> Result<Version, WireError> {
+    wire::decode_first(&mut &*body)
+}
+
+/// What two copies of one record of clients say together.
+pub fn merge(old: RecordCopy, new: RecordCopy) -> RecordCopy {
+    if super::identity::is_queue(&old.key)
+        && let (Ok(mine), Ok(theirs)) = (wire::decode::<ClientQueue>(&old.body.0), wire::decode(&new.body.0))
+        && let Ok(merged) = copy_of_queue(&old.key, mine.merge(theirs))
+    {
+        return merged;
+    }
+    if old.cmp_copy(&new) == std::cmp::Ordering::Less { new } else { old }
+}
+
+fn copy_of_queue(key: &UrlKey, queue: ClientQueue) -> Result<RecordCopy, WireError> {
+    copy(key.clone(), queue.version, &queue)
+}
+
+fn copy<T: Serialize>(key: UrlKey, version: Version, what: &T) -> Result<RecordCopy, WireError> {
+    let body = wire::encode(what)?;
+    Ok(RecordCopy { key, progress: version.progress(), body: Body(body.into()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn queue() -> impl Strategy<Value = ClientQueue> {
+        let version = (0..3u32, 0..2u64).prop_map(|(number, node)| Version { number, node: NodeId(node) });
+        (version, any::<bool>(), 0..3u64, proptest::option::of(0..3u32), 0..2u32, 0..3u64, 0..3u64).prop_map(
+            |(version, kept, blocked_until_s, delay_s, limit, cutoff_ms, produced_ms)| ClientQueue {
+                version,
+                kept,
+                blocked_until_s,
+                delay_s,
+                limit,
+                cutoff_ms,
+                produced_ms,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn copies_of_a_queue_form_a_lattice(a in queue(), b in queue(), c in queue()) {
+            let id = ClientQueueId::new("c", "k");
+            let merged = |a: &ClientQueue, b: &ClientQueue| a.clone().merge(b.clone());
+            prop_assert_eq!(merged(&a, &b), merged(&b, &a));
+            prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
+            prop_assert_eq!(merged(&a, &a), a.clone());
+            let copies = a.copy(&id).unwrap().merge(b.copy(&id).unwrap());
+            prop_assert_eq!(open(&copies), Some((id, Opened::Queue(merged(&a, &b)))));
+        }
+    }
+
+    #[test]
+    fn the_later_copy_of_a_url_wins_and_a_false_one_is_refused() {
+        let id = ClientQueueId::new("c", "k");
+        let first = ClientUrl { url: "http://a/".into(), date_s: 7, ..ClientUrl::default() };
+        let first = ClientUrl { version: Version::default().next(NodeId(1), 5_000), ..first };
+        let later = ClientUrl { version: first.version.next(NodeId(1), 5_001), date_s: 0, ..first.clone() };
+        assert_eq!(later.version.number, 6, "also within a second");
+        let copies = [&first, &later].map(|record| record.copy(id.url(&record.url)).unwrap());
+        for [a, b] in [[0, 1], [1, 0]] {
+            let merged = copies[a].clone().merge(copies[b].clone());
+            assert_eq!(open(&merged), Some((id.clone(), Opened::Url(later.clone()))));
+        }
+        let elsewhere = RecordCopy { key: ClientQueueId::new("c", "l").url("http://b/"), ..copies[0].clone() };
+        assert_eq!(open(&elsewhere), None);
+        let lying = RecordCopy { progress: Version::default().progress(), ..copies[0].clone() };
+        assert_eq!(open(&lying), None);
+        assert_eq!(version_of(&copies[1].body.0).unwrap(), later.version);
+    }
+}
