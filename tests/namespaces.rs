@@ -248,6 +248,23 @@ fn two_of_five_that_are_cut_off_stop_and_the_others_go_on() {
 }
 
 #[test]
+fn slots_of_a_node_that_reaches_too_few_voters_are_taken_over() {
+    let Some(network) = network(5) else { return };
+    let mut crawl = Crawl::start(network, 5, 5, 10);
+    crawl.submit_at(1, 5);
+    crawl.hold_everything(1, 5);
+    for other in 2..5 {
+        crawl.cluster.network().set(0, other, Line::CUT);
+        crawl.cluster.network().set(other, 0, Line::CUT);
+    }
+    crawl.holds_nothing(0);
+    crawl.hold_everything(2, 4);
+    crawl.cluster.network().set_all(Line::CLEAR);
+    crawl.hold_everything(0, 5);
+    crawl.judge(&[0, 1, 2, 3, 4], CONCURRENCY);
+}
+
+#[test]
 fn a_crawl_over_slow_lines_that_lose_packets_is_as_good() {
     let Some(network) = network(3) else { return };
     network.set_all(Line { loss_percent: 5, delay: Duration::from_millis(200) });

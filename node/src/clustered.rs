@@ -1,7 +1,9 @@
 //! A node in its cluster: the actors over the swarm, and the answers to who asks.
 
 mod admin;
+mod admission;
 mod backups;
+mod content;
 mod crawl;
 
 use std::sync::{Arc, OnceLock};
@@ -16,15 +18,17 @@ use proto::id::{NodeId, Slot};
 use proto::key::{UrlKey, crawl_name_is_valid};
 use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, Instant, timeout};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
+use self::admission::Admissions;
 use self::backups::{Backups, Files};
 use crate::actors::coordinator::Cluster;
 use crate::actors::scorer::PRIORITY_DEFAULT;
 use crate::config::{Config, ConfigError};
 use crate::doors::frontier::desk::Desk;
+use crate::edges::contents::{Intake, Line, SwarmLine};
 use crate::edges::disk::{DiskError, Job, ReplicaJob};
 use crate::edges::load::LoadGauge;
 use crate::edges::network::Network;
@@ -86,6 +90,9 @@ const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often it is looked whether a node that was told to leave has left.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// How often it says what it still waits for.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
 /// Everything that answers need.
 struct Shared {
     node: OnceLock<Arc<Node>>,
@@ -103,6 +110,9 @@ struct Shared {
     counted: crawl::Counted,
     /// Where calls of clients with fetchers of their own are carried out.
     desk: OnceLock<Desk>,
+    /// Nodes that stand in the settings.
+    listed: Vec<PeerId>,
+    admissions: Admissions,
 }
 
 impl ClusteredNode {
@@ -142,8 +152,13 @@ impl ClusteredNode {
             delay_max_ms: config.politeness.crawl_delay_max_ms,
             counted: crawl::Counted::default(),
             desk: OnceLock::new(),
+            listed: cluster.nodes.iter().map(|(node, _)| node.peer).collect(),
+            admissions: Admissions::default(),
         });
+        let (changes, changed) = mpsc::unbounded_channel();
         let swarm = Arc::new(Swarm::start(settings, doors(&shared), metrics.swarm.clone()).await?);
+        let line = SwarmLine::new(config.storage.data.join("warc"));
+        line.tie(&swarm);
         let gauge = LoadGauge::new(&config.storage.data, LoadWeights::default());
         let seen = metrics.cluster.clone();
         let (busy, concurrency) = (metrics.clone(), config.fetch.concurrency as u64);
@@ -159,8 +174,14 @@ impl ClusteredNode {
                 debug!(?sight, "decided");
             }),
             rings,
+            contents: (section.content_copies > 1).then(|| Arc::new(line.clone()) as Arc<dyn Line>),
+            defined: {
+                let shared = Arc::clone(&shared);
+                Arc::new(move |definitions| shared.admissions.heed(definitions, &changes))
+            },
             seed: identity.node().0 ^ crate::edges::clock::unix_ms(),
         };
+        tokio::spawn(admission::follow(Arc::clone(&swarm), identity.peer(), shared.listed.clone(), changed));
         let node = Arc::new(Node::start_clustered(config, filter, cluster, metrics)?);
         // Letters and questions that came before this were turned away; who needs an answer says it again.
         let _ = shared.node.set(Arc::clone(&node));
@@ -196,10 +217,19 @@ impl ClusteredNode {
 
     /// Waits until the node has left its cluster, which it does only when it is told to.
     pub async fn left(&self) {
+        let mut told = None;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            if self.node.cluster().await.is_some_and(|view| view.left) {
+            if !self.node.cluster().await.is_some_and(|view| view.left) {
+                continue;
+            }
+            if self.node.is_dispensable().await {
                 return;
+            }
+            let lacking = self.node.metrics().cluster.contents_lacking.get();
+            if told.is_none_or(|told: Instant| told.elapsed() > TELL_EVERY) {
+                info!(lacking, "this node leaves when its pages are on others");
+                told = Some(Instant::now());
             }
         }
     }
@@ -245,13 +275,23 @@ async fn observe(node: std::sync::Weak<Node>) {
 }
 
 fn doors(shared: &Arc<Shared>) -> Doors {
-    let (letters, control) = (Arc::clone(shared), Arc::clone(shared));
+    let (letters, control, pages) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(shared));
+    let intake = Intake::default();
     Doors {
         deliver: Arc::new(move |letter| letters.node.get().is_some_and(|node| node.receive(letter))),
         control: Arc::new(move |caller, bytes| {
             let shared = Arc::clone(&control);
             Box::pin(async move { shared.answer_bytes(caller, &bytes).await })
         }),
+        bulk: Some(Arc::new(move |peer, stream| {
+            let (node, intake) = (pages.node.get().map(Arc::clone), intake.clone());
+            Box::pin(async move {
+                // A node that starts closes the stream; whoever opened it tries again.
+                if let Some(node) = node {
+                    intake.serve(node.disk(), node_of(&peer), stream).await;
+                }
+            })
+        })),
         ..Doors::closed()
     }
 }
@@ -309,6 +349,8 @@ impl Shared {
                 Some(_) => Answer::Refused("only nodes ask this; clients have a door of their own".to_owned()),
                 None => Answer::Refused("the node is starting; ask again".to_owned()),
             },
+            Request::Content(request) => self.content(node, swarm, request).await,
+            Request::Admit { peer, addresses, revoke } => self.admit(node, swarm, &peer, addresses, revoke).await,
         }
     }
 

@@ -17,6 +17,7 @@ use tokio::time::Duration;
 use tracing::{error, info};
 
 use crate::actors::coordinator::{Cluster, Coordinator, CoordinatorParts};
+use crate::actors::copier::{Copier, CopierParts};
 use crate::actors::fetcher::{Fetcher, FetcherParts};
 use crate::actors::frontier::{Frontier, FrontierParts, Way};
 use crate::actors::parser::Parser;
@@ -34,8 +35,8 @@ use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
     ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode,
-    GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, KeepClients, Leave, NotSubmitted, Received,
-    Restart, Retune, SlotDigests, Standing, SubmitUrls,
+    GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, IsDispensable, KeepClients, Leave, NotSubmitted,
+    Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
 use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient};
@@ -172,6 +173,8 @@ pub struct Node {
     submitted: Link<SubmitUrls>,
     view: Link<GetClusterView>,
     leave: Link<Leave>,
+    /// Bound only if pages are kept on two nodes.
+    dispensable: Option<Link<IsDispensable>>,
     forget: Link<ForgetNode>,
     compare: Link<CompareNow>,
     digests: Link<GetDigests>,
@@ -215,6 +218,7 @@ impl Node {
         let mut options = store_options(config);
         if let Some(cluster) = &cluster {
             (options.node, options.replica) = (cluster.rules.me, true);
+            options.content_copies = if cluster.contents.is_some() { 2 } else { 1 };
         }
         let store = Store::open(&config.storage.data, options)?;
         let (boot, resumed, seed) = (store.boot(), store.state().sequence > 0, warc_seed(&store));
@@ -257,10 +261,38 @@ impl Node {
             Some(_) => Crawls::of_cluster(Arc::clone(&filter), &config.crawl.name, config.url.clone()),
         });
 
+        let (to_copier, dispensable) = (Link::open(), Link::open());
+        if let Some(cluster) = &cluster
+            && let Some(line) = &cluster.contents
+        {
+            let parts = CopierParts {
+                me: cluster.rules.me,
+                rings: cluster.rings.clone(),
+                view: view.clone(),
+                coordinator: kept.clone(),
+                line: Arc::clone(line),
+                disk: disk.clone(),
+                clock: clock.clone(),
+                metrics: metrics.clone(),
+                fate: fate.clone(),
+                mailbox_max,
+            };
+            let to_end = Ends::of("copier");
+            ends.push(to_end.clone());
+            let (to_copier, dispensable) = (to_copier.clone(), dispensable.clone());
+            let make = move |lifeline| Copier::new(parts.clone(), lifeline);
+            supervisor.keep("copier", &main, make, move |address| {
+                to_copier.bind(recipient(address));
+                dispensable.bind(recipient(address));
+                to_end.bind(address);
+            });
+        }
+
         let (store_page, disk_request) = (Link::open(), Link::open());
         {
             let landed = match &cluster {
                 None => Landed::Frontier(landed.clone()),
+                Some(Cluster { contents: Some(_), .. }) => Landed::Coordinator(to_copier),
                 Some(_) => Landed::Coordinator(kept.clone()),
             };
             let (disk, fate) = (disk.clone(), fate.clone());
@@ -356,6 +388,7 @@ impl Node {
             },
         };
         let alone = cluster.is_none();
+        let dispensable = cluster.as_ref().and_then(|cluster| cluster.contents.as_ref()).map(|_| dispensable);
         let mut rules = frontier_rules(config);
         if let Some(cluster) = &cluster {
             // A fetch must end inside the lease by the clock of whoever fetches.
@@ -455,6 +488,7 @@ impl Node {
             submitted,
             view,
             leave,
+            dispensable,
             forget,
             compare,
             digests,
@@ -517,6 +551,14 @@ impl Node {
     pub async fn leave(&self) {
         // A coordinator that is being replaced is told again by who waits for the end.
         let _ = self.leave.send(Leave).await;
+    }
+
+    /// Whether every page of this node is on another one, as far as it knows: then it may go for ever.
+    pub async fn is_dispensable(&self) -> bool {
+        match &self.dispensable {
+            None => true,
+            Some(copier) => copier.send(IsDispensable).await.unwrap_or(false),
+        }
     }
 
     /// Gives the place of a node up that is gone for ever, or says why not.

@@ -1,10 +1,12 @@
 //! What people and nodes ask a node over the swarm, and what they are told.
 
 pub mod admin;
+pub mod content;
 pub mod crawl;
 
 use serde::{Deserialize, Serialize};
 
+use self::content::{ContentAnswer, ContentRequest};
 use self::crawl::{CrawlAnswer, CrawlRequest};
 
 use crate::clients::ask::{Ask, Said};
@@ -62,6 +64,17 @@ pub enum Request {
     Crawl(CrawlRequest),
     /// On behalf of a client with a fetcher of its own. Only nodes ask this.
     Client(Box<Ask>),
+    /// What about the content of a page?
+    Content(ContentRequest),
+    /// Let a new node in, or no longer.
+    Admit {
+        /// Its peer id.
+        peer: String,
+        /// Where it is dialled.
+        addresses: Vec<String>,
+        /// Take it back.
+        revoke: bool,
+    },
 }
 
 impl Request {
@@ -71,10 +84,11 @@ impl Request {
             Request::Node | Request::Nodes | Request::Ring { .. } | Request::Url { .. } | Request::UrlHere { .. } => {
                 true
             }
-            Request::AddUrls { .. } | Request::Leave => false,
+            Request::AddUrls { .. } | Request::Leave | Request::Admit { .. } => false,
             Request::Admin { order, .. } => order.is_question(),
             Request::Crawl(request) => request.is_question(),
             Request::Client(_) => false,
+            Request::Content(_) => true,
         }
     }
 }
@@ -107,6 +121,19 @@ pub enum Answer {
     Crawl(CrawlAnswer),
     /// To a client with a fetcher of its own.
     Client(Box<Said>),
+    /// About the content of a page.
+    Content(ContentAnswer),
+    /// Enough nodes know who is let in.
+    Admitted {
+        /// Who.
+        peer: String,
+        /// Whether it is.
+        admitted: bool,
+        /// Nodes that have it on disk.
+        nodes: Vec<String>,
+        /// Nodes that do not, yet.
+        missing: Vec<String>,
+    },
 }
 
 /// How a node is.

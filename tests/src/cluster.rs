@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use node::edges::store::Store;
+use node::edges::swarm::identity::Identity;
 use proto::record::UrlRecord;
 use serde_json::Value;
 use toml::Table;
 
 use crate::network::{Network, address};
-use crate::program::{Running, run};
+use crate::program::{Ended, Running, run};
 use crate::{eventually, found, wait_until};
 
 /// The port at which nodes on machines of their own listen.
@@ -198,6 +199,55 @@ impl Cluster {
         let access: Vec<&str> = access.iter().map(String::as_str).collect();
         let ended = self.at(node, || run(&[&["ctl", "--json"], &access[..], arguments].concat()));
         serde_json::from_str(ended.stdout.lines().next()?).ok()
+    }
+
+    /// Makes key and settings of one node more beside a cluster on loopback, as an operator does: the settings of the first, a key
+    /// of its own, and that it is a newcomer. Returns its number.
+    pub fn prepare_newcomer(&mut self) -> usize {
+        let (node, first) = (self.nodes.len(), self.home(0).join("cluster.toml"));
+        let home = self.home(node);
+        std::fs::create_dir_all(&home).expect("the temporary folder can be written");
+        self.key(&home.join("node.key"));
+        let text = std::fs::read_to_string(first).expect("the first node has its settings");
+        let mut config: Table = text.parse().expect("they are valid");
+        let data = self.data(node).to_str().expect("temporary folders have plain names").to_owned();
+        let section = |config: &mut Table, name: &str, key: &str, value: toml::Value| {
+            let section = config.get_mut(name).and_then(toml::Value::as_table_mut).expect("the section is there");
+            section.insert(key.to_owned(), value);
+        };
+        section(&mut config, "storage", "data", data.into());
+        section(&mut config, "cluster", "listen", vec!["/ip4/127.0.0.1/tcp/0".to_owned()].into());
+        section(&mut config, "cluster", "newcomer", true.into());
+        std::fs::write(home.join("cluster.toml"), config.to_string()).expect("the folder can be written");
+        self.nodes.push(None);
+        node
+    }
+
+    /// Peer id and address of a node: by the settings of all, or by its own key if it is a newcomer.
+    pub fn peer_of(&self, node: usize) -> (String, String) {
+        if self.is_newcomer(node) {
+            let identity = Identity::load(&self.home(node).join("node.key")).expect("it has a key");
+            return (identity.peer().to_string(), String::new());
+        }
+        let text = std::fs::read_to_string(self.home(node).join("cluster.toml")).expect("every node has its settings");
+        let config: Table = text.parse().expect("they are valid");
+        let peer = &config["cluster"]["peers"][node];
+        let text = |value: &toml::Value| value.as_str().expect("ids and addresses are text").to_owned();
+        (text(&peer["id"]), text(&peer["addresses"][0]))
+    }
+
+    fn is_newcomer(&self, node: usize) -> bool {
+        let text = std::fs::read_to_string(self.home(node).join("cluster.toml")).unwrap_or_default();
+        text.contains("newcomer = true")
+    }
+
+    /// Asks a cluster on loopback through this very node.
+    pub fn ctl_through(&self, node: usize, arguments: &[&str]) -> Ended {
+        let (peer, address) = self.peer_of(node);
+        let address = format!("{address}/p2p/{peer}");
+        let [operator, swarm_key] = ["operator.key", "swarm.key"].map(|file| format!("{}/{file}", self.folder()));
+        let access = ["--node", &address, "--cluster", "local", "--identity", &operator, "--swarm-key", &swarm_key];
+        run(&[&["ctl", "--json"], &access[..], arguments].concat())
     }
 
     /// What the nodes that one node can reach, itself included, say of themselves.

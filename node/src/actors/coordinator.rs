@@ -18,6 +18,7 @@ use proto::batch::{Discovered, Pick, UrlBatch};
 use proto::cluster::coordinator::{ClusterRules, Coordinator as Core, Effect, Input, Sight};
 use proto::cluster::message::Errand;
 use proto::cluster::propagate::RunId;
+use proto::cluster::registry::Definition;
 use proto::cluster::repair::Changed;
 use proto::cluster::ring::Rings;
 use proto::cluster::route::Load;
@@ -38,6 +39,7 @@ use self::definitions::{Counting, Definer};
 use super::can_end;
 use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
+use crate::edges::contents::Line;
 use crate::edges::disk::{DiskError, Job, ReplicaJob, Reply};
 use crate::edges::network::Network;
 use crate::edges::store::{Admitted, Begun, Merged};
@@ -60,6 +62,9 @@ const SLEEP_MAX: Micros = SECOND;
 /// An errand that nothing was heard of this long after its deadline is forgotten.
 const FORGET_AFTER: Micros = 60 * SECOND;
 
+/// Hears of definitions.
+pub type Defined = Arc<dyn Fn(&[Definition]) + Send + Sync>;
+
 /// What a node's place in a cluster is made of.
 #[derive(Clone)]
 pub struct Cluster {
@@ -73,6 +78,10 @@ pub struct Cluster {
     pub watch: Arc<dyn Fn(Sight) + Send + Sync>,
     /// Rings that were built, shared by who builds the same ones.
     pub rings: Rings,
+    /// The way by which pages reach a second node; `None` if they stay where they were fetched.
+    pub contents: Option<Arc<dyn Line>>,
+    /// Hears of every definition that comes into force, and of all of them when a life begins.
+    pub defined: Defined,
     /// What chance is drawn from, together with the number of the life.
     pub seed: u64,
 }
@@ -215,6 +224,7 @@ impl Coordinator {
         let rng = ChaCha8Rng::seed_from_u64(cluster.seed ^ u64::from(boot).rotate_left(32));
         let now = self.parts.clock.now().mono;
         self.parts.book.define(&definitions);
+        (self.parts.cluster.defined)(&definitions);
         let core = Core::new(now, rules, digests, cluster.rings.clone(), rng).with_definitions(definitions);
         (cluster.watch)(core.ring_seen());
         self.core = Some(core);

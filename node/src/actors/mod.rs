@@ -20,8 +20,10 @@
 //!                  ▼  │  └──────────────────────────────────────┐
 //!               router │ ──▶ fetcher ──▶ parser ──▶ scorer ──▶ storage ──▶ disk thread
 //! ```
+//! On the way from storage to the coordinator a page passes the copier, which has it kept on a second node first.
 
 pub mod coordinator;
+pub mod copier;
 pub mod fetcher;
 pub mod frontier;
 pub mod parser;

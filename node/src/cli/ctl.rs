@@ -1,7 +1,9 @@
 //! `orbweaver ctl`: asks and steers a running cluster, through any of its nodes.
 
 mod admin;
+mod admit;
 mod backup;
+mod content;
 mod crawl;
 mod repair;
 mod top;
@@ -99,6 +101,8 @@ enum CtlCommand {
     Set(admin::SetArguments),
     /// Stop a node, or all: what is in flight is settled, then actors end in reverse order of their start
     Stop(admin::StopArguments),
+    /// Let a new node into the cluster, on every node at once
+    Admit(admit::AdmitArguments),
     /// Give the place of a node up that is gone for ever, so that its slots get new owners
     Forget(admin::ForgetArguments),
     /// Compare all replicas now, and mend what differs
@@ -133,6 +137,8 @@ enum UrlCommand {
         #[arg(long, default_value = DEFAULT_CRAWL)]
         crawl: String,
     },
+    /// Read a page from whichever node has it
+    Content(content::ContentArguments),
 }
 
 /// Runs a command.
@@ -153,9 +159,13 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
             CtlCommand::Get(arguments) => Some(admin::get(&connection, arguments, json).await),
             CtlCommand::Set(arguments) => Some(admin::set(&connection, arguments, json).await),
             CtlCommand::Stop(arguments) => Some(admin::stop(&connection, arguments, json).await),
+            CtlCommand::Admit(arguments) => Some(admit::admit(&connection, arguments, json).await),
             CtlCommand::Forget(arguments) => Some(admin::forget(&connection, arguments, json).await),
             CtlCommand::Repair(arguments) => Some(repair::repair(&connection, arguments, json).await),
             CtlCommand::Backup(arguments) => Some(backup::backup(&connection, arguments, json).await),
+            CtlCommand::Url(UrlCommand::Content(arguments)) => {
+                Some(content::content(&connection, arguments, json).await)
+            }
             _ => None,
         };
         if let Some(ended) = operated {
@@ -214,9 +224,11 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         | CtlCommand::Get(_)
         | CtlCommand::Set(_)
         | CtlCommand::Stop(_)
+        | CtlCommand::Admit(_)
         | CtlCommand::Forget(_)
         | CtlCommand::Repair(_)
         | CtlCommand::Top(_)
+        | CtlCommand::Url(UrlCommand::Content(_))
         | CtlCommand::Backup(_) => Vec::new(),
     })
 }
@@ -301,6 +313,8 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
             Answer::Admin(parts) => admin::parts_text(&parts),
             Answer::Crawl(answer) => crawl::text(&answer),
             Answer::Client(_) => "an answer for another program".to_owned(),
+            // They are shown by who asks for them.
+            answer @ (Answer::Content(_) | Answer::Admitted { .. }) => format!("{answer:?}"),
         }
     };
     say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;

@@ -49,6 +49,11 @@ pub struct Complaint {
 }
 
 impl Complaint {
+    /// What is wrong.
+    fn text(&self) -> &str {
+        &self.text
+    }
+
     fn usage(text: impl ToString) -> Complaint {
         Complaint { exit: Exit::Usage, text: text.to_string() }
     }

@@ -110,6 +110,7 @@ fn alone_in(data: &Path) -> Result<ClusterConfig, Complaint> {
         operators: vec![operator.to_string()],
         replicas: 1,
         write_quorum: 1,
+        content_copies: 1,
         ..ClusterConfig::default()
     })
 }

@@ -191,6 +191,14 @@ impl Shared {
                     ("control_requests", shown.control_requests.get()),
                 ]
             }
+            "copier" => {
+                let cluster = &metrics.cluster;
+                vec![
+                    ("pages_lacking_a_copy", u64::try_from(cluster.contents_lacking.get()).unwrap_or(0)),
+                    ("pages_copied", cluster.contents_copied.get()),
+                    ("pages_acknowledged_early", cluster.contents_late.get()),
+                ]
+            }
             "storage" => match node.state().await {
                 Ok(state) => vec![
                     ("known_urls", state.counters.known),

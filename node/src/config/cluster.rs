@@ -49,12 +49,16 @@ pub struct ClusterConfig {
     pub viewers: Vec<String>,
     /// Who else is let in.
     pub admission: Admission,
+    /// This node is none of `peers`: an operator admits it while the others run.
+    pub newcomer: bool,
     /// Whether nodes are also looked for on the local network.
     pub mdns: bool,
     /// Copies of every record.
     pub replicas: usize,
     /// Copies that are fsynced before a write counts.
     pub write_quorum: usize,
+    /// Nodes that keep each page: 2, or 1 for the one alone that fetched it.
+    pub content_copies: usize,
     /// Times of leases.
     pub lease: LeaseConfig,
     /// Times of membership.
@@ -76,9 +80,11 @@ impl Default for ClusterConfig {
             operators: Vec::new(),
             viewers: Vec::new(),
             admission: Admission::List,
+            newcomer: false,
             mdns: false,
             replicas: writes.replicas,
             write_quorum: writes.quorum,
+            content_copies: 2,
             lease: LeaseConfig::default(),
             membership: MembershipConfig::default(),
             connections: ConnectionsConfig::default(),
@@ -336,6 +342,12 @@ impl ClusterConfig {
             );
             return Err(wrong("cluster.write_quorum", reason));
         }
+        if !(1..=2).contains(&self.content_copies) {
+            return Err(wrong(
+                "cluster.content_copies",
+                "must be 2, for each page on two nodes, or 1, for pages only where they were fetched",
+            ));
+        }
         let times = &self.membership;
         for (setting, value) in [
             ("cluster.membership.probe_every_ms", times.probe_every_ms),
@@ -450,11 +462,13 @@ impl Cluster {
         match (listed, self.config.admission) {
             (Some(weight), _) => Ok(weight),
             (None, Admission::SwarmKey) => Ok(one()),
+            (None, Admission::List) if self.config.newcomer => Ok(one()),
             (None, Admission::List) => Err(wrong(
                 "cluster.identity",
                 format!(
                     "{} holds the identity {peer}, which is none of cluster.peers; add {{ id = \"{peer}\", addresses = [\"…\"] }} \
-                     on every node, or point to the identity of one that is listed",
+                     on every node, or point to the identity of one that is listed, or set newcomer = true here and have an \
+                     operator admit it (ctl admit)",
                     self.config.identity.display()
                 ),
             )),

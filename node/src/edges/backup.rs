@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::store::{FORMAT_VERSION, VERSION_FILE};
+use super::store::{FORMAT_VERSION, RESTORED_FILE, VERSION_FILE};
 use super::warc::{WarcEnd, WarcError, segments};
 
 const MANIFEST: &str = "backup.json";
@@ -269,7 +269,11 @@ pub fn restore(backup: &Path, data: &Path, keys: Option<&Path>) -> Result<Manife
     fresh.push(".restoring");
     let fresh = PathBuf::from(fresh);
     check_empty(&fresh)?;
-    let restored = fill(&manifest, backup, &fresh, keys);
+    let restored = fill(&manifest, backup, &fresh, keys).and_then(|()| {
+        // Other nodes may trust this folder with pages that came after the backup: they must learn that it is another one.
+        let mark = fresh.join(RESTORED_FILE);
+        File::create(&mark).and_then(|file| file.sync_all()).map_err(io_error("write", &mark))
+    });
     let placed = restored.and_then(|()| fs::rename(&fresh, &data).map_err(io_error("rename", &fresh)));
     if let Err(error) = placed {
         let _ = fs::remove_dir_all(&fresh); // only ours; what is left is said by the next try

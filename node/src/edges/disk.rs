@@ -5,6 +5,7 @@
 //! syncs, the next group gathers: the slower the disk, the larger the groups, and when the channel is full the senders wait.
 
 mod clients;
+mod contents;
 mod replica;
 
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ use proto::key::{Order, QueueKey, UrlKey};
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::clients::ClientJob;
+pub use self::contents::{ContentJob, Listed, Stand};
 pub use self::replica::{Kept, ReplicaJob};
 use super::store::{Admitted, ContentRow, Fetched, Landed, Pass, Settle, State, Store, StoreError};
 use super::warc::{Capture, RevisitOf, Truncated, WarcEnd, WarcError, WarcOptions, WarcWriter};
@@ -179,6 +181,8 @@ pub enum Job {
     Replica(ReplicaJob),
     /// What clients with fetchers of their own ask for.
     Client(ClientJob),
+    /// What concerns second copies of pages.
+    Content(ContentJob),
     /// Read what is handed out, and how many pages and bytes there are.
     Recover(Reply<(Vec<Pick>, u64, u64)>),
     /// Read counters and places.
@@ -196,6 +200,7 @@ impl Job {
             Job::Checkpoint(..) => false,
             Job::Replica(job) => job.is_write(),
             Job::Client(job) => job.is_write(),
+            Job::Content(job) => job.is_write(),
             _ => true,
         }
     }
@@ -205,6 +210,7 @@ impl Job {
             Job::Settle(landing, _) | Job::Replica(ReplicaJob::Keep(landing, _)) => {
                 landing.captured.as_ref().map_or(0, |captured| captured.body.len())
             }
+            Job::Content(job) => job.bytes(),
             _ => 0,
         }
     }
@@ -358,6 +364,12 @@ impl DiskWork {
         let mut failure = None;
         let mut captured = false;
         for mut job in jobs {
+            if let (Job::Content(job), None) = (&mut job, &failure) {
+                match job.archive(&mut self.warc) {
+                    Ok(archived) => captured |= archived,
+                    Err(error) => failure = Some(error),
+                }
+            }
             let fetched = match (&mut job, &failure) {
                 (Job::Settle(landing, _) | Job::Replica(ReplicaJob::Keep(landing, _)), None) => {
                     self.capture(landing).unwrap_or_else(|error| {
@@ -468,6 +480,7 @@ impl DiskWork {
             }
             Job::Replica(job) => job.read(store),
             Job::Client(job) => job.read(store),
+            Job::Content(job) => job.read(store),
             Job::Recover(reply) => {
                 let counters = &store.state().counters;
                 answer(reply, store.flights().map(|flights| (flights, counters.processed, counters.bytes)))
@@ -523,6 +536,7 @@ fn apply(
         }
         Job::Replica(job) => job.apply(change, fetched, deferred),
         Job::Client(job) => job.apply(change, deferred),
+        Job::Content(job) => job.apply(change, deferred),
         Job::Refill(..)
         | Job::Load(..)
         | Job::Sweep(..)
@@ -566,6 +580,7 @@ fn refuse(job: Job, deferred: &mut Deferred) -> Result<(), DiskError> {
     match job {
         Job::Replica(job) => job.refuse(deferred),
         Job::Client(job) => job.refuse(deferred),
+        Job::Content(job) => job.refuse(deferred),
         Job::Admit { reply, .. } => later(reply, deferred),
         Job::Select(_, reply) => later(reply, deferred),
         Job::Settle(_, hears) => deferred.settled.push((hears, None)),

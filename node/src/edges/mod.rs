@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod clock;
+pub mod contents;
 pub mod decode;
 pub mod disk;
 pub mod dns;

@@ -70,7 +70,7 @@ pub struct Told {
     pub inputs: Vec<frontier::Input>,
 }
 
-/// The content of a page is on disk. Storage to coordinator.
+/// The content of a page is on disk. Storage to coordinator, through the copier if pages are kept on two nodes.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct KeptPage(pub Kept);

@@ -3,6 +3,7 @@
 mod admin;
 mod batch;
 mod cluster;
+mod contents;
 mod control;
 mod define;
 mod discovered;
@@ -16,6 +17,7 @@ pub use cluster::{
     ClientPlaces, ClusterView, FrontierUp, GetClientPlaces, GetClusterView, Heard, KeepClients, KeptPage, Leave,
     NamedUrls, NewLife, NotSubmitted, Received, SubmitUrls, Told,
 };
+pub use contents::IsDispensable;
 pub use control::{Crash, End, GetStanding, Halt, Restart, Standing};
 pub use define::{Define, Defined};
 pub use discovered::DiscoveredUrls;

@@ -44,6 +44,12 @@ pub struct ClusterMetrics {
     pub pages_kept: Counter,
     /// Fetches of this node that failed.
     pub failures: Counter,
+    /// Pages of this node that lack their second copy.
+    pub contents_lacking: Gauge,
+    /// Pages that this node had copied to another.
+    pub contents_copied: Counter,
+    /// Pages that were acknowledged before they had their second copy.
+    pub contents_late: Counter,
     situations: Family<SituationLabel, Counter>,
     ignored: Family<ReasonLabel, Counter>,
 }
@@ -67,6 +73,9 @@ impl ClusterMetrics {
         registry.register("urls_put_back", "URLs without an outcome put back", self.urls_put_back.clone());
         registry.register("pages_kept", "Pages whose content this node keeps", self.pages_kept.clone());
         registry.register("failed_fetches", "Fetches of this node that failed", self.failures.clone());
+        registry.register("contents_lacking", "Pages here without their second copy", self.contents_lacking.clone());
+        registry.register("contents_copied", "Pages copied to another node", self.contents_copied.clone());
+        registry.register("contents_late", "Pages acknowledged before their copy", self.contents_late.clone());
         registry.register("situations", "Unusual situations in the cluster, by which", self.situations.clone());
         registry.register("letters_ignored", "Letters that changed nothing, by why", self.ignored.clone());
     }

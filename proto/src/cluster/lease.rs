@@ -10,6 +10,9 @@
 //! which is later. Any two majorities share a voter, and that voter has one promise at a time. Nothing else is assumed: not the order,
 //! number or age of messages, not synchronised clocks, not that anybody is alive.
 //!
+//! **Who reaches too few voters** gets no leases, and may count as alive all the same, because others reach it through a third. Voters answer every request, if
+//! only with nothing, so a holder knows: when no majority has answered for a while it says so, and others take its slots ([`Holder::is_cut_off`]).
+//!
 //! **What a restart adds.** A voter grants a slot to the next life of its holder at once. That life does not know which batches its former
 //! one sent to other nodes, so a node that starts asks for no lease before T_f·(1+ρ) have passed: by then all of them have ended.
 
@@ -132,6 +135,12 @@ impl LeaseRules {
     pub fn ask_every(&self) -> Micros {
         self.duration / 16
     }
+
+    /// A holder that no majority answered for so long, though it asked, is cut off from the voters: a dozen requests at the pace above. By then
+    /// its leases have ended or are about to.
+    pub fn cut_off_after(&self) -> Micros {
+        self.duration * 3 / 4
+    }
 }
 
 fn scale(time: Micros, by: u64, over: u64) -> Micros {
@@ -241,6 +250,8 @@ pub struct Holder {
     boot: u32,
     counter: u64,
     sent: BTreeMap<Seq, Micros>,
+    /// Per voter, when it last answered one of them.
+    answered: Vec<Option<Micros>>,
     /// Of the slots that were ever granted.
     leases: BTreeMap<Slot, Lease>,
     /// No lease that is held ends before this.
@@ -261,8 +272,8 @@ pub struct Extended {
 impl Holder {
     /// A holder that starts its life `boot` and holds nothing.
     pub fn new(voters: Vec<NodeId>, boot: u32, rules: LeaseRules, planted: Planted) -> Holder {
-        let (sent, leases) = (BTreeMap::new(), BTreeMap::new());
-        Holder { rules, planted, voters, boot, counter: 0, sent, leases, ends_first: Micros::MAX }
+        let (sent, leases, answered) = (BTreeMap::new(), BTreeMap::new(), vec![None; voters.len()]);
+        Holder { rules, planted, voters, boot, counter: 0, sent, answered, leases, ends_first: Micros::MAX }
     }
 
     /// Begins a request, which is sent to every voter after this returned.
@@ -285,6 +296,7 @@ impl Holder {
         else {
             return slots.len();
         };
+        self.answered[voter] = Some(now);
         let from_answer = planted!(self.planted, LeaseFromAnswer);
         let (since, trust) = if from_answer { (now, self.rules.duration) } else { (sent, self.rules.trust()) };
         let majority = if planted!(self.planted, MinorityIsEnough) { 1 } else { self.voters.len() / 2 + 1 };
@@ -309,6 +321,15 @@ impl Holder {
             out.push(Extended { slot, until, acquired });
         }
         ignored
+    }
+
+    /// Whether no majority of the voters has answered for a while, though they were asked all the time. A process that was stopped
+    /// has asked nobody.
+    pub fn is_cut_off(&self, now: Micros) -> bool {
+        let since = now.saturating_sub(self.rules.cut_off_after());
+        let asked = self.sent.values().next().is_some_and(|first| *first <= since);
+        let answered = self.answered.iter().flatten().filter(|at| **at > since).count();
+        asked && answered < self.voters.len() / 2 + 1
     }
 
     /// Gives slots back; the release with this number is sent to every voter after this returned.

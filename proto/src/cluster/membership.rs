@@ -64,10 +64,26 @@ pub struct LoadReport {
     pub boot: u32,
     /// Counts the reports of that life.
     pub number: u32,
-    /// Its load, in thousandths.
+    /// Its load, in thousandths; with [`CUT_OFF`] if it reaches too few voters.
     pub load: u32,
     /// It is leaving: its slots go to others.
     pub leaving: bool,
+}
+
+/// Set in the load of a node that reaches too few voters to be granted a lease. No load is as large; to a node that does not know the
+/// sign it is one too busy for any batch.
+pub const CUT_OFF: u32 = 1 << 31;
+
+impl LoadReport {
+    /// Its load, in thousandths.
+    pub fn load(&self) -> u32 {
+        self.load & !CUT_OFF
+    }
+
+    /// Whether it reaches too few voters.
+    pub fn is_cut_off(&self) -> bool {
+        self.load & CUT_OFF != 0
+    }
 }
 
 impl Invalidates for LoadReport {

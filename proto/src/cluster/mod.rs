@@ -2,8 +2,10 @@
 //!
 //! Reading order: [`ring`] and [`membership`] (whose slot is it), [`lease`] (who may ask its hosts), [`copy`], [`turn`], [`replicate`] and [`repair`]
 //! (who keeps its records), [`route`] and [`propagate`] (who fetches, and how what came of it returns), [`message`] (what
-//! nodes say), [`registry`] (what people defined, on every node), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
+//! nodes say), [`registry`] (what people defined, on every node), [`contents`] (who has the pages), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
 
+pub mod admission;
+pub mod contents;
 pub mod coordinator;
 pub mod copy;
 pub mod lease;

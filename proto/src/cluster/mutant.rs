@@ -86,6 +86,8 @@ mutants! {
     RestartForgets => "restart_forgets",
     /// The ring's owner fetches without a lease.
     NoLease => "no_lease",
+    /// A node that reaches too few voters keeps the slots that it gets no leases for.
+    CutOffKeepsSlots => "cut_off_keeps_slots",
     /// A new holder asks the hosts at once.
     NoQuarantine => "no_quarantine",
     /// A fetch may start that ends after the lease.

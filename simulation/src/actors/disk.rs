@@ -190,7 +190,7 @@ impl Memory {
             Job::Replica(ReplicaJob::Keep(landing, reply)) => {
                 // Contents are not part of this world; keeping one takes its time all the same.
                 let Landing { pick, ending, links, .. } = *landing;
-                let kept = Kept { flight: pick.flight, ending, links };
+                let kept = Kept { flight: pick.flight, ending, links, lacks: None };
                 answers.push(Box::new(move |_, done| say(reply, done.map(|()| kept))));
             }
             Job::Replica(ReplicaJob::Begin { unix_s, least, reply }) => {

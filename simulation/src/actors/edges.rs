@@ -127,6 +127,8 @@ impl Shared {
                     }
                 }),
                 rings,
+                contents: None, // they are not part of this world
+                defined: Arc::new(|_| {}),
                 seed: Random::at(plan.seed, For::Core, id.0, u64::from(number)).number(),
             }
         };

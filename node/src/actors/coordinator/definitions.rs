@@ -51,6 +51,7 @@ impl Coordinator {
     /// Definitions are in force from now on.
     pub(super) fn redefined(&self, definitions: &[Definition]) -> frontier::Input {
         self.parts.book.define(definitions);
+        (self.parts.cluster.defined)(definitions);
         frontier::Input::Crawls(self.parts.book.now())
     }
 

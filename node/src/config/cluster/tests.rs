@@ -53,7 +53,7 @@ fn numbers_left_out_are_those_of_the_cores() {
 #[test]
 fn every_mistake_is_named_with_what_to_do() {
     type Break = fn(&mut ClusterConfig);
-    let wrong: [(Break, &str, &str); 22] = [
+    let wrong: [(Break, &str, &str); 23] = [
         (|c| c.id = String::new(), "cluster.id", "the same on every node"),
         (|c| c.id = "two words".into(), "cluster.id", "1 to 64"),
         (|c| c.peers[1].id = "nobody".into(), "cluster.peers[1].id", "orbweaver keygen"),
@@ -86,6 +86,7 @@ fn every_mistake_is_named_with_what_to_do() {
         ),
         (|c| c.replicas = 0, "cluster.replicas", "between 1 and 7"),
         (|c| c.write_quorum = 4, "cluster.write_quorum", "raise cluster.replicas"),
+        (|c| c.content_copies = 3, "cluster.content_copies", "must be 2"),
         (|c| c.write_quorum = 0, "cluster.write_quorum", "at least 1"),
         (|c| c.lease.duration_s = 31, "cluster.lease.duration_s", "at least 32, or the fetch time-out shorter"),
         (|c| c.lease.drift_ppm = 600_000, "cluster.lease.drift_ppm", "below 500000"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proto::batch::{Discovered, Pick};
+use proto::cluster::contents::ContentKey;
 use proto::cluster::copy::RecordCopy;
 use proto::cluster::message::Stage;
 use proto::cluster::registry::Definition;
@@ -127,6 +128,8 @@ pub struct Kept {
     pub ending: Ending,
     /// URLs found on it.
     pub links: Vec<Discovered>,
+    /// Its content, and the bytes of its records, if it lacks a second copy.
+    pub lacks: Option<(ContentKey, u32)>,
 }
 
 impl ReplicaJob {
@@ -165,8 +168,16 @@ impl ReplicaJob {
             }
             ReplicaJob::Keep(landing, reply) => {
                 let Landing { pick, ending, links, .. } = *landing;
-                let kept = fetched.map_or(Ok(()), |fetched| change.keep_content(&pick, &fetched));
-                defer(reply, kept.map(|()| Kept { flight: pick.flight, ending, links }), deferred)
+                let lacks = match &fetched {
+                    None => Ok(None),
+                    Some(fetched) => {
+                        let (key, bytes) =
+                            (UrlKey::new(pick.queue.crawl(), &pick.entry.url), fetched.content.position.length);
+                        let kept = change.keep_content(key, pick.entry.progress.round, fetched);
+                        kept.map(|key| key.map(|key| (key, bytes)))
+                    }
+                };
+                defer(reply, lacks.map(|lacks| Kept { flight: pick.flight, ending, links, lacks }), deferred)
             }
             ReplicaJob::Define { definitions, reply } => defer(reply, change.keep_definitions(&definitions), deferred),
             _ => unreachable!("reads go to `read`"),

@@ -1,6 +1,6 @@
 //! One atomic change of the store: admissions, selections, outcomes, and the counters that count them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use proto::batch::{Discovered, Entry, EntryKind, Pick};
 use proto::cluster::copy::Kept;
@@ -101,6 +101,8 @@ pub struct Change<'a> {
     pub(super) overlay: Overlay,
     /// The same of clients.
     pub(super) clients: super::clients::Overlay,
+    /// Keys of contents that this change puts down, which no read of the database finds.
+    pub(super) contents: BTreeSet<Vec<u8>>,
 }
 
 impl Store {
@@ -118,6 +120,7 @@ impl Store {
             touched: Vec::new(),
             overlay: Overlay::new(),
             clients: super::clients::Overlay::default(),
+            contents: BTreeSet::new(),
         }
     }
 }
@@ -305,6 +308,11 @@ impl Change<'_> {
 
     pub(super) fn put_content(&mut self, key: &UrlKey, round: Round, fetched: &Fetched) -> Result<(), StoreError> {
         self.put("content", &key.content(round), &fetched.content)?;
+        self.put_digest(key, round, fetched)
+    }
+
+    /// Remembers which URL gave a content first.
+    pub(super) fn put_digest(&mut self, key: &UrlKey, round: Round, fetched: &Fetched) -> Result<(), StoreError> {
         match fetched.digest {
             Some(digest) if !fetched.content.revisit => self.put("digest", &digest, &(key.as_bytes().to_vec(), round)),
             _ => Ok(()),

@@ -10,9 +10,9 @@ use rocksdb::{
 use super::{Database, StoreOptions};
 
 /// All column families.
-pub(super) const FAMILIES: [&str; 15] = [
-    "url", "ready", "due", "flight", "aside", "host", "content", "digest", "seen", "tally", "meta", "client", "turn",
-    "line", "agenda",
+pub(super) const FAMILIES: [&str; 16] = [
+    "url", "ready", "due", "flight", "aside", "host", "content", "copies", "digest", "seen", "tally", "meta", "client",
+    "turn", "line", "agenda",
 ];
 
 /// Bytes of in-links before a URL's record.
@@ -67,7 +67,7 @@ fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options 
     table.set_block_cache(cache);
     table.set_block_size(if busy { 8 << 10 } else { 4 << 10 });
     table.set_format_version(5);
-    if matches!(name, "url" | "flight" | "aside" | "host" | "digest" | "seen" | "client" | "line") {
+    if matches!(name, "url" | "flight" | "aside" | "host" | "copies" | "digest" | "seen" | "client" | "line") {
         // Filters stay with their tables: in a bounded cache they push each other out and every lookup reads one.
         table.set_bloom_filter(FILTER_BITS, false);
     }

@@ -6,7 +6,7 @@
 //! Column families (keys in [`proto::key`]):
 //! `url` record, preceded by the in-links in four bytes; `ready` entries in fetching order; `due` entries that wait for their time;
 //! `flight` which of the ready entries are handed out (their URLs are SELECTED_TO_CRAWL); `host` facts and counters of a host;
-//! `aside` what the rules of this run do not admit; `content` where each version lies in the WARC files; `digest` the first URL of each content; `seen` queries counted per path;
+//! `aside` what the rules of this run do not admit; `content` where each version lies in the WARC files; `copies` which of them lack a second copy and who has the others'; `digest` the first URL of each content; `seen` queries counted per path;
 //! `tally` in-links that are not yet added to their records; `meta` format version, state and definitions;
 //! `client`, `turn`, `line` and `agenda` the queues that clients fetch from (`clients`).
 
@@ -15,6 +15,7 @@ mod change;
 mod checkpoint;
 mod clients;
 mod columns;
+mod contents;
 mod convert;
 mod definitions;
 pub mod ose;
@@ -44,6 +45,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub use self::aside::Pass;
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
 pub use self::clients::Decided;
+use self::contents::Copies;
+pub use self::contents::{Arriving, Offered, RESTORED_FILE};
 pub use self::read::{HostRow, Stored};
 pub use self::replica::{Begun, Merged};
 use self::tally::Tally;
@@ -150,6 +153,8 @@ pub struct StoreOptions {
     pub retry: RetryRules,
     /// Time between rounds, if there is more than one.
     pub recrawl_period_ms: Option<u64>,
+    /// Nodes that keep each page of a cluster; 1 for this one alone.
+    pub content_copies: usize,
     /// Whether a content that another URL gave before is only referred to.
     pub dedupe_content: bool,
     /// Links beyond the rules of a run that are kept for a run with wider ones.
@@ -171,6 +176,7 @@ impl Default for StoreOptions {
             path_queries_max: 1_000,
             retry: RetryRules::default(),
             recrawl_period_ms: None,
+            content_copies: 1,
             dedupe_content: true,
             links_aside_max: 1_000_000,
             tally_urls_max: 65_536,
@@ -268,6 +274,7 @@ pub struct Store {
     tally: Tally,
     /// Earliest due entry of each slot.
     next_due: Vec<u64>,
+    copies: Copies,
     /// Recrawl periods that definitions name, by crawl; `None` until they are read.
     periods: Option<std::collections::BTreeMap<String, u64>>,
 }
@@ -291,6 +298,7 @@ impl Store {
             store.reschedule_rounds()?;
         }
         store.load_due()?;
+        store.begin_copies()?;
         Ok(store)
     }
 
@@ -327,6 +335,7 @@ impl Store {
             flying: HashMap::with_hasher(seeded),
             tally: Tally::new(seeded, tally_urls_max),
             next_due: vec![u64::MAX; usize::from(SLOTS)],
+            copies: Copies::default(),
             periods: None,
         }
     }
@@ -359,6 +368,7 @@ impl Store {
         if let Some((aside, links)) = self.read_meta::<(u64, u64)>("aside")? {
             (self.state.places.aside, self.state.places.links_aside) = (aside, links);
         }
+        self.load_copies()?;
         self.load_tally()
     }
 

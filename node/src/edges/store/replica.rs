@@ -24,7 +24,7 @@ use proto::key::{Order, QueueKey, UrlKey, split_due};
 use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 
-use super::change::{Admitted, Change, Fetched};
+use super::change::{Admitted, Change};
 use super::clients::client_copy_of;
 use super::columns::{INLINKS_BYTES, inlinks};
 use super::{SeenCache, Store, StoreError, slot_index};
@@ -411,12 +411,6 @@ impl Change<'_> {
             }
         }
         Ok(copies.into_values().collect())
-    }
-
-    /// Writes down where the content of a page that was fetched here lies.
-    pub fn keep_content(&mut self, pick: &Pick, fetched: &Fetched) -> Result<(), StoreError> {
-        let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
-        self.put_content(&key, pick.entry.progress.round, fetched)
     }
 
     /// Removes everything of a slot: records, queues and what is known of its hosts. Contents stay where they were fetched.

@@ -11,6 +11,7 @@ use proto::url::{CanonicalUrl, UrlRules};
 
 use super::*;
 
+mod contents;
 mod rules;
 
 fn url(text: &str) -> CanonicalUrl {

@@ -57,6 +57,11 @@ impl Encoder {
         self.record.shrink_to(BUFFER_BYTES_KEPT);
     }
 
+    /// Adds members that are encoded already.
+    pub(super) fn push_members(&mut self, members: &[u8]) {
+        self.members.extend_from_slice(members);
+    }
+
     /// Adds the record that opens a segment.
     pub(super) fn warcinfo(&mut self, options: &WarcOptions, file_name: &str, ids: &IdSource<'_>, unix_ms: u64) {
         self.block.clear();

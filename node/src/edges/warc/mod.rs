@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::reader::{Located, Record, RecordKind, WarcArchive, WarcReader, read_at};
+pub use self::reader::{Located, Record, RecordKind, WarcArchive, WarcReader, parse_members, read_at};
 pub use self::writer::WarcWriter;
 
 /// Where a segment is closed and the next one begun, unless configured: 1 GB, the custom among archives.

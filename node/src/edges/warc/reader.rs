@@ -190,6 +190,14 @@ impl WarcArchive {
         Ok(records)
     }
 
+    /// Reads the members of the capture at `position` as they are on disk; [`parse_members`] checks them.
+    ///
+    /// # Errors
+    /// If they are not there.
+    pub fn members_at(&mut self, position: WarcPosition) -> Result<Vec<u8>, WarcError> {
+        self.load(position).map(|(_, members)| members)
+    }
+
     /// Reads the members of a capture as they are on disk.
     fn load(&mut self, position: WarcPosition) -> Result<(PathBuf, Vec<u8>), WarcError> {
         if !self.segments.get(&position.segment).is_some_and(|path| path.exists()) {
@@ -206,6 +214,19 @@ impl WarcArchive {
         file.read_exact_at(&mut members, position.offset).map_err(WarcError::io("read", &path))?;
         Ok((path, members))
     }
+}
+
+/// Reads the records of a capture from its members, wherever they come from, and checks them.
+///
+/// # Errors
+/// If they are not what an archive holds.
+pub fn parse_members(members: &[u8]) -> Result<Vec<Record>, WarcError> {
+    let mut input = Counted::new(members);
+    let mut records = Vec::with_capacity(3);
+    while let Some(located) = read_member(&mut input, 0, Path::new("a capture"))? {
+        records.push(located.record);
+    }
+    Ok(records)
 }
 
 /// Reads the first record of the capture at `position`: the `response` or `revisit`.

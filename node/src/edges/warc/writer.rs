@@ -69,27 +69,15 @@ impl WarcWriter {
     /// If the capture has no status line, or the file system refuses; then the archive is as it was before, or is made
     /// so by the next append.
     pub fn append(&mut self, capture: &Capture<'_>) -> Result<Appended, WarcError> {
-        if self.torn {
-            self.undo()?;
-        }
-        if self.end.offset >= self.options.segment_bytes_max {
-            self.rotate()?;
-        }
-        self.encoder.clear();
-        let mut ids = IdSource {
+        let first = self.begin(capture.unix_ms, capture.url)?;
+        let offset = self.end.offset + first as u64;
+        let ids = IdSource {
             node_seed: &self.options.node_seed,
             segment: self.end.segment,
-            offset: self.end.offset,
+            offset,
             unix_ms: capture.unix_ms,
             url: capture.url,
         };
-        if self.end.offset == 0 {
-            let file_name = segment_name(capture.unix_ms, self.end.segment);
-            self.encoder.warcinfo(&self.options, &file_name, &ids, capture.unix_ms);
-        }
-        let first = self.encoder.members().len();
-        ids.offset += first as u64;
-        let offset = ids.offset;
         let refused = |reason| WarcError::Refused { url: capture.url.to_owned(), reason };
         let encoded = self.encoder.capture(capture, &ids).ok_or_else(|| refused("the response has no status line"))?;
         let length = self.encoder.members().len() - first;
@@ -104,6 +92,40 @@ impl WarcWriter {
             revisit: encoded.revisit,
             end: self.end,
         })
+    }
+
+    /// Appends the members of a capture that another archive holds, as they are.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn append_members(&mut self, members: &[u8], unix_ms: u64) -> Result<WarcPosition, WarcError> {
+        let first = self.begin(unix_ms, "")?;
+        let refused = |reason| WarcError::Refused { url: "a copy".to_owned(), reason };
+        let length = u32::try_from(members.len()).map_err(|_| refused("the records exceed 4 GiB"))?;
+        let position = WarcPosition { segment: self.end.segment, offset: self.end.offset + first as u64, length };
+        self.encoder.push_members(members);
+        self.write(unix_ms)?;
+        self.end.offset += self.encoder.members().len() as u64;
+        Ok(position)
+    }
+
+    /// Makes room for the next capture: what a failed write left is cut off, a full segment is closed, a new one opened. Returns the bytes
+    /// that come before the capture.
+    fn begin(&mut self, unix_ms: u64, url: &str) -> Result<usize, WarcError> {
+        if self.torn {
+            self.undo()?;
+        }
+        if self.end.offset >= self.options.segment_bytes_max {
+            self.rotate()?;
+        }
+        self.encoder.clear();
+        if self.end.offset == 0 {
+            let file_name = segment_name(unix_ms, self.end.segment);
+            let (node_seed, segment, offset) = (&self.options.node_seed, self.end.segment, 0);
+            let ids = IdSource { node_seed, segment, offset, unix_ms, url };
+            self.encoder.warcinfo(&self.options, &file_name, &ids, unix_ms);
+        }
+        Ok(self.encoder.members().len())
     }
 
     /// Makes everything appended so far survive a power loss. Returns where it ends.

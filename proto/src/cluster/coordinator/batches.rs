@@ -401,9 +401,8 @@ impl Coordinator {
     /// Sends as many links of a run as there is room for; the others go when some of those are kept.
     fn send_links(&mut self, now: Micros, run: RunId) {
         let Some((crawl, parent, links)) = self.runs.take_links(run, self.outbox.room()) else { return };
-        let (ring, alive) = (&self.ring, self.membership.alive());
-        let acting = |slot| ring.acting(slot, 1, alive).next();
-        self.outbox.add(now, &crawl, Some(parent), links, Ticket::Run(run), acting);
+        let owners = self.owners_of(&links);
+        self.outbox.add(now, &crawl, Some(parent), links, Ticket::Run(run), |slot| *owners.get(&slot)?);
     }
 }
 

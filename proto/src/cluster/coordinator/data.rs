@@ -339,9 +339,8 @@ impl Coordinator {
             out.push(Effect::Saw(Sight::Sometimes("client_refused")));
             return out.push(Effect::Refuse { ticket });
         }
-        let (ring, alive) = (&self.ring, self.membership.alive());
-        let acting = |slot| ring.acting(slot, 1, alive).next();
-        if !self.outbox.add(now, crawl, None, urls, Ticket::Client(ticket), acting) {
+        let owners = self.owners_of(&urls);
+        if !self.outbox.add(now, crawl, None, urls, Ticket::Client(ticket), |slot| *owners.get(&slot)?) {
             out.push(Effect::Acknowledge { ticket }); // of nothing
         }
     }

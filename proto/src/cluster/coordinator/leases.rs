@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::super::lease::{Extended, Seq};
+use super::super::membership::CUT_OFF;
 use super::super::message::{Message, Op};
 use super::super::mutant::planted;
 use super::super::slot_set::SlotSet;
-use super::{Coordinator, Effect, Sight};
+use super::{Coordinator, Effect, RENEW_GAP, Sight};
 use crate::crawl::frontier;
 use crate::crawl::politeness::Micros;
 use crate::id::{NodeId, Slot};
@@ -29,8 +30,9 @@ impl Coordinator {
         if !vote.granted.is_empty() {
             let (slots, until) = (vote.granted.clone(), vote.until);
             out.push(Effect::Saw(Sight::PromiseMade { slots, holder: from, seq, until }));
-            self.send(now, from, Message::LeaseGrant { seq, slots: vote.granted }, out);
         }
+        // Also if it is nothing: who asked must know that it was heard.
+        self.send(now, from, Message::LeaseGrant { seq, slots: vote.granted }, out);
     }
 
     pub(super) fn given_back(&mut self, from: NodeId, seq: Seq, slots: &SlotSet, out: &mut Vec<Effect>) {
@@ -64,16 +66,47 @@ impl Coordinator {
         for slot in &self.parting {
             wanted.remove(*slot);
         }
-        if wanted.is_empty() {
+        if wanted.is_empty() && !self.cut_off {
             return;
         }
-        if wanted.iter().any(|slot| !self.leased.contains(&slot)) {
+        if self.cut_off || wanted.iter().any(|slot| !self.leased.contains(&slot)) {
             self.next_renew = now + self.rules.lease.ask_every();
         }
         // The clock is read before anything is sent: that is what the lease counts from.
         let seq = self.holder.ask(now);
         for voter in self.rules.voters.clone() {
             self.send(now, voter, Message::LeaseRequest { seq, slots: wanted.clone() }, out);
+        }
+    }
+
+    /// Looks whether this node reaches enough voters, and tells the others when that changed: who does not is passed over as an owner.
+    pub(super) fn look_at_voters(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        let cut_off = self.holder.is_cut_off(now) && !planted!(self.rules.planted, CutOffKeepsSlots);
+        if cut_off != self.cut_off {
+            self.cut_off = cut_off;
+            out.push(Effect::Saw(Sight::Sometimes(if cut_off {
+                "cut_off_from_voters"
+            } else {
+                "reaches_voters_again"
+            })));
+            self.report_load();
+            self.own_anew(now);
+        }
+    }
+
+    /// Tells the others how busy we are, and whether we reach the voters.
+    pub(super) fn report_load(&mut self) {
+        let sign = if self.cut_off { CUT_OFF } else { 0 };
+        self.membership.report(self.router.mine() | sign);
+    }
+
+    /// Works out which slots are ours, and asks at once for what became ours; but not at every flap of gossip.
+    pub(super) fn own_anew(&mut self, now: Micros) {
+        let owned = self.owned_now();
+        if owned != self.owned {
+            self.owned = owned;
+            let soon = self.last_renew.map_or(now, |last| last + RENEW_GAP);
+            self.next_renew = self.next_renew.min(soon.max(self.asks_from));
         }
     }
 

@@ -37,6 +37,7 @@ use super::replicate::Writes;
 use super::ring::{Ring, Rings};
 use super::route::Router;
 use super::slot_set::SlotSet;
+use crate::batch::Discovered;
 use crate::crawl::frontier;
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::{BatchId, NodeId, Slot, UrlId};
@@ -101,6 +102,10 @@ pub struct Coordinator {
     ring: Arc<Ring>,
     /// Slots that we act as the owner of.
     owned: SlotSet,
+    /// We reach too few voters.
+    cut_off: bool,
+    /// Other nodes that do, as they say.
+    cut_off_others: BTreeSet<NodeId>,
 
     voter: Option<Voter>,
     holder: Holder,
@@ -179,6 +184,8 @@ impl Coordinator {
             rings,
             ring,
             owned: SlotSet::default(),
+            cut_off: false,
+            cut_off_others: BTreeSet::new(),
             voter,
             holder: Holder::new(rules.voters.clone(), rules.boot, rules.lease, planted),
             next_renew: asks_from,
@@ -243,7 +250,7 @@ impl Coordinator {
             Input::Fetched { run, ending, links } => self.fetched(now, run, ending, links, out),
             Input::Measured(load) => {
                 self.router.set_mine(load);
-                self.membership.report(load);
+                self.report_load();
             }
             Input::Define { ticket, key, expects, body } => {
                 self.step_registry(now, registry::Input::Proposed { ticket, key, expects, body }, out)
@@ -282,6 +289,7 @@ impl Coordinator {
         self.expire_leases(now, out);
         if now >= self.next_renew {
             self.renew(now, out);
+            self.look_at_voters(now, out);
         }
         if now >= self.registry.next_wake() {
             self.step_registry(now, registry::Input::Tick, out);
@@ -515,11 +523,18 @@ impl Coordinator {
     // Membership.
 
     fn heed(&mut self, now: Micros, news: News, out: &mut Vec<Effect>) {
+        let cut_off_before = self.cut_off_others.len();
         for node in &news.reported {
             if let Some(report) = self.membership.report_of(*node) {
                 self.lives(*node, report.boot, out);
                 if self.boots.get(node) == Some(&report.boot) {
-                    self.router.reported(now, *node, report.load);
+                    self.router.reported(now, *node, report.load());
+                }
+                // Reports are bounded, so are those who are named here.
+                if report.is_cut_off() && *node != self.rules.me {
+                    self.cut_off_others.insert(*node);
+                } else {
+                    self.cut_off_others.remove(node);
                 }
             }
         }
@@ -533,14 +548,11 @@ impl Coordinator {
             out.push(Effect::Saw(Sight::Sometimes("ring_changed")));
             self.drop_unasked(out);
         }
-        if news.alive_changed || news.view_changed {
-            let owned = self.owned_now();
-            if owned != self.owned {
-                self.owned = owned;
-                // Ask at once for what became ours, and let go what no longer is; but not at every flap of gossip.
-                let soon = self.last_renew.map_or(now, |last| last + RENEW_GAP);
-                self.next_renew = self.next_renew.min(soon.max(self.asks_from));
-            }
+        if news.alive_changed
+            || news.view_changed
+            || !news.reported.is_empty() && cut_off_before + self.cut_off_others.len() > 0
+        {
+            self.own_anew(now);
         }
     }
 
@@ -561,8 +573,8 @@ impl Coordinator {
         if self.membership.is_leaving() {
             return SlotSet::default();
         }
-        let (ring, alive, me) = (&self.ring, self.membership.alive(), self.rules.me);
-        self.rules.slots.iter().filter(|slot| ring.acting(*slot, 1, alive).next() == Some(me)).collect()
+        let me = self.rules.me;
+        self.rules.slots.iter().filter(|slot| self.acting_owner(*slot) == Some(me)).collect()
     }
 
     /// The first R living nodes of a slot: who keeps its records now.
@@ -579,8 +591,20 @@ impl Coordinator {
         members.len().max(self.membership.view().len())
     }
 
+    /// The first living node of a slot that can be granted its lease; if none can, the first.
     fn acting_owner(&self, slot: Slot) -> Option<NodeId> {
-        self.ring.acting(slot, 1, self.membership.alive()).next()
+        let reaches = |node: &NodeId| {
+            if *node == self.rules.me { !self.cut_off } else { !self.cut_off_others.contains(node) }
+        };
+        let mut living = self.ring.acting(slot, usize::MAX, self.membership.alive());
+        let first = living.next()?;
+        if reaches(&first) { Some(first) } else { living.find(reaches).or(Some(first)) }
+    }
+
+    /// Who acts as the owner of each of these URLs' slots.
+    fn owners_of(&self, urls: &[Discovered]) -> BTreeMap<Slot, Option<NodeId>> {
+        let slots: BTreeSet<Slot> = urls.iter().map(|found| Slot::of_domain(found.url.domain())).collect();
+        slots.into_iter().map(|slot| (slot, self.acting_owner(slot))).collect()
     }
 
     fn finish_leaving(&mut self, now: Micros, out: &mut Vec<Effect>) {

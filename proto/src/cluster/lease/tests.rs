@@ -238,3 +238,27 @@ fn every_broken_rule_of_the_lease_gives_a_slot_to_two_nodes() {
         assert!(found, "{} was not noticed", mutant.name());
     }
 }
+
+#[test]
+fn a_holder_knows_when_it_reaches_too_few_voters_and_when_it_does_again() {
+    let rules = LeaseRules::default();
+    let voters: Vec<NodeId> = (1..=3).map(NodeId).collect();
+    let mut holder = Holder::new(voters, 1, rules, Planted::default());
+    let (mut now, mut last) = (0, Seq::default());
+    assert!(!holder.is_cut_off(now), "nobody was asked");
+    while now < rules.cut_off_after() {
+        assert!(!holder.is_cut_off(now), "at {now}");
+        last = holder.ask(now);
+        now += rules.ask_every();
+    }
+    assert!(holder.is_cut_off(now));
+    // An answer counts, also if nothing is granted; one is not enough.
+    holder.granted(now, NodeId(1), last, &SlotSet::default(), &mut Vec::new());
+    assert!(holder.is_cut_off(now));
+    holder.granted(now, NodeId(2), last, &SlotSet::default(), &mut Vec::new());
+    assert!(!holder.is_cut_off(now));
+    // A process that was stopped for long has asked nobody.
+    now += 10 * rules.duration;
+    holder.ask(now);
+    assert!(!holder.is_cut_off(now));
+}
