@@ -284,27 +284,30 @@ pub struct DiskWork {
 /// A content that is stored: of which URL, where, and the URL's text.
 type Original = (UrlId, ContentRow, String);
 
-/// Answers that wait for the commit.
-#[derive(Default)]
-struct Deferred {
-    answers: Vec<Box<dyn FnOnce(Option<DiskError>)>>,
-    /// Pages, and who hears of them: mostly the same for all.
-    settled: Vec<(Settled, Option<Landed>)>,
+/// An answer that waits for the commit.
+enum Deferred {
+    /// To whoever asked.
+    Reply(Box<dyn FnOnce(Option<DiskError>)>),
+    /// A page, and who hears of it: mostly the same for all of a group.
+    Page(Settled, Option<Landed>),
 }
 
-impl Deferred {
-    fn answer(self, error: Option<DiskError>) {
-        for answer in self.answers {
-            answer(error.clone());
+/// Answers all, and tells of pages that follow each other at once.
+fn answer_all(deferred: Vec<Deferred>, error: Option<DiskError>) {
+    let mut pages = Vec::new();
+    for answer in deferred {
+        match answer {
+            Deferred::Reply(reply) => reply(error.clone()),
+            Deferred::Page(hears, landed) => pages.push((hears, landed)),
         }
-        let mut settled = self.settled.into_iter().peekable();
-        while let Some((hears, first)) = settled.next() {
-            let mut landed = Vec::from_iter(first);
-            while let Some((_, next)) = settled.next_if(|(other, _)| Arc::ptr_eq(&other.0, &hears.0)) {
-                landed.extend(next);
-            }
-            (hears.0)(error.clone().map_or(Ok(landed), Err));
+    }
+    let mut pages = pages.into_iter().peekable();
+    while let Some((hears, first)) = pages.next() {
+        let mut landed = Vec::from_iter(first);
+        while let Some((_, next)) = pages.next_if(|(other, _)| Arc::ptr_eq(&other.0, &hears.0)) {
+            landed.extend(next);
         }
+        (hears.0)(error.clone().map_or(Ok(landed), Err));
     }
 }
 
@@ -343,7 +346,7 @@ impl DiskWork {
             std::thread::sleep(self.commit_pause);
         }
         let before = self.warc.end();
-        let mut deferred = Deferred::default();
+        let mut deferred: Vec<Deferred> = Vec::with_capacity(jobs.len());
         let outcome = self.write(jobs, &mut deferred);
         self.fresh.clear();
         if let Err(error) = &outcome {
@@ -356,10 +359,10 @@ impl DiskWork {
                 tracing::error!(%error, "cannot read the state back");
             }
         }
-        deferred.answer(outcome.err());
+        answer_all(deferred, outcome.err());
     }
 
-    fn write(&mut self, jobs: Vec<Job>, deferred: &mut Deferred) -> Result<(), DiskError> {
+    fn write(&mut self, jobs: Vec<Job>, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         let mut work = Vec::with_capacity(jobs.len());
         let mut failure = None;
         let mut captured = false;
@@ -503,7 +506,7 @@ fn apply(
     change: &mut super::store::Change<'_>,
     job: Job,
     fetched: Option<Fetched>,
-    deferred: &mut Deferred,
+    deferred: &mut Vec<Deferred>,
 ) -> Result<(), DiskError> {
     match job {
         Job::Admit { crawl, urls, unix_ms, reply } => {
@@ -518,7 +521,7 @@ fn apply(
             let Landing { pick, ending, links, beyond, unix_ms, .. } = *landing;
             let landed = change.settle(Settle { pick, ending, fetched, links, beyond, unix_ms });
             let (landed, failed) = value_of(landed);
-            deferred.settled.push((hears, landed));
+            deferred.push(Deferred::Page(hears, landed));
             failed
         }
         Job::FallDue(unix_ms, reply) => {
@@ -556,34 +559,38 @@ fn value_of<T>(result: Result<T, StoreError>) -> (Option<T>, Result<(), DiskErro
     }
 }
 
-fn defer<T: 'static>(reply: Reply<T>, result: Result<T, StoreError>, deferred: &mut Deferred) -> Result<(), DiskError> {
+fn defer<T: 'static>(
+    reply: Reply<T>,
+    result: Result<T, StoreError>,
+    deferred: &mut Vec<Deferred>,
+) -> Result<(), DiskError> {
     let (value, failed) = value_of(result);
-    deferred.answers.push(Box::new(move |error| {
+    deferred.push(Deferred::Reply(Box::new(move |error| {
         let result = match (error, value) {
             (None, Some(value)) => Ok(value),
             (Some(error), _) => Err(error),
             (None, None) => Err(DiskError::Stopped), // not reached: a job without a value fails the whole group
         };
         let _ = reply.send(result);
-    }));
+    })));
     failed
 }
 
-fn later<T: 'static>(reply: Reply<T>, deferred: &mut Deferred) {
-    deferred.answers.push(Box::new(move |error| {
+fn later<T: 'static>(reply: Reply<T>, deferred: &mut Vec<Deferred>) {
+    deferred.push(Deferred::Reply(Box::new(move |error| {
         let _ = reply.send(Err(error.unwrap_or(DiskError::Stopped)));
-    }));
+    })));
 }
 
 /// Answers a job of a group that failed before its turn.
-fn refuse(job: Job, deferred: &mut Deferred) -> Result<(), DiskError> {
+fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
     match job {
         Job::Replica(job) => job.refuse(deferred),
         Job::Client(job) => job.refuse(deferred),
         Job::Content(job) => job.refuse(deferred),
         Job::Admit { reply, .. } => later(reply, deferred),
         Job::Select(_, reply) => later(reply, deferred),
-        Job::Settle(_, hears) => deferred.settled.push((hears, None)),
+        Job::Settle(_, hears) => deferred.push(Deferred::Page(hears, None)),
         Job::FallDue(_, reply) => later(reply, deferred),
         Job::TakeBack(_, _, _, reply) => later(reply, deferred),
         Job::KeepFacts(_, _, reply) => later(reply, deferred),

@@ -158,7 +158,7 @@ impl ReplicaJob {
         self,
         change: &mut Change<'_>,
         fetched: Option<Fetched>,
-        deferred: &mut Deferred,
+        deferred: &mut Vec<Deferred>,
     ) -> Result<(), DiskError> {
         match self {
             ReplicaJob::Merge { copies, unix_ms, reply } => defer(reply, change.merge(copies, unix_ms), deferred),
@@ -185,7 +185,7 @@ impl ReplicaJob {
     }
 
     /// Answers a write of a group that failed before its turn.
-    pub(super) fn refuse(self, deferred: &mut Deferred) {
+    pub(super) fn refuse(self, deferred: &mut Vec<Deferred>) {
         match self {
             ReplicaJob::Merge { reply, .. } => later(reply, deferred),
             ReplicaJob::Drop { reply, .. } => later(reply, deferred),
