@@ -5,6 +5,9 @@ mod admission;
 mod backups;
 mod content;
 mod crawl;
+mod records;
+mod site;
+mod urls;
 
 use std::sync::{Arc, OnceLock};
 
@@ -100,6 +103,7 @@ struct Shared {
     me: PeerId,
     urls: UrlRules,
     replicas: usize,
+    write_quorum: usize,
     rings: Rings,
     started: Instant,
     stopping: watch::Sender<bool>,
@@ -140,6 +144,7 @@ impl ClusteredNode {
             me: identity.peer(),
             urls: config.url.clone(),
             replicas: rules.writes.replicas,
+            write_quorum: rules.writes.quorum,
             rings: rings.clone(),
             started: Instant::now(),
             stopping: watch::Sender::new(false),
@@ -351,6 +356,8 @@ impl Shared {
             },
             Request::Content(request) => self.content(node, swarm, request).await,
             Request::Admit { peer, addresses, revoke } => self.admit(node, swarm, &peer, addresses, revoke).await,
+            Request::Operation { operation, body, merge } => self.operation(node, swarm, operation, &body, merge).await,
+            Request::Records(request) => self.records(node, request).await,
         }
     }
 

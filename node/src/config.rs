@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod frontier;
 mod line;
+pub mod score;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::cluster::ClusterConfig;
 use self::frontier::FrontierConfig;
+use self::score::ScoreConfig;
 use crate::edges::http::FetchLimits;
 use crate::extract::ExtractLimits;
 
@@ -73,6 +75,8 @@ pub struct Config {
     pub parse: ParseConfig,
     /// Where and how things are kept.
     pub storage: StorageConfig,
+    /// What pages are worth.
+    pub score: ScoreConfig,
     /// The HTTP door.
     pub http: HttpConfig,
     /// The gRPC door of a node in a cluster.
@@ -302,6 +306,9 @@ impl Config {
         if self.fetch.limits.fetch_timeout_ms == 0 {
             return value("fetch.limits.fetch_timeout_ms", "must be at least 1");
         }
+        if let Some((setting, reason)) = self.score.fault() {
+            return value(setting, reason);
+        }
         if let Some(cluster) = &self.cluster {
             cluster.understand(self.fetch.limits.fetch_timeout_ms)?;
         }
@@ -371,7 +378,8 @@ mod tests {
     #[test]
     fn values_out_of_range_are_named() {
         type Break = fn(&mut Config);
-        let wrong: [(Break, &str); 6] = [
+        let wrong: [(Break, &str); 7] = [
+            (|config| config.score.damping = 1.0, "score.damping"),
             (|config| config.crawl.bytes_max = Some(0), "crawl.bytes_max"),
             (|config| config.crawl.time_max_s = Some(0), "crawl.time_max_s"),
             (|config| config.fetch.concurrency = 0, "fetch.concurrency"),

@@ -1,5 +1,5 @@
 //! The actors, edges and doors of a node. Reading order: [`node`] shows how everything is connected, [`actors`] what each part
-//! does, [`messages`] what they say to each other; [`clustered`] puts it into a cluster; [`edges`] are the only code that touches the outside, [`extract`] reads pages,
+//! does, [`messages`] what they say to each other; [`clustered`] puts it into a cluster; [`scoring`] says what pages are worth; [`edges`] are the only code that touches the outside, [`extract`] reads pages,
 //! [`doors`] let people in, [`ose`] works on site folders of another system, [`cli`] is the program.
 
 pub mod actors;
@@ -15,5 +15,6 @@ pub mod messages;
 pub mod metrics;
 pub mod node;
 pub mod ose;
+pub mod scoring;
 pub mod supervisor;
 pub mod tuning;

@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod frontier;
+pub mod score;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use proto::crawl::outcome::OutcomeKind;
 
 use self::cluster::ClusterMetrics;
 use self::frontier::FrontierMetrics;
+use self::score::ScoreMetrics;
 use crate::edges::store::State;
 use crate::edges::swarm::metrics::SwarmMetrics;
 
@@ -68,6 +70,8 @@ pub struct Metrics {
     pub cluster: ClusterMetrics,
     /// What the gRPC door counts.
     pub frontier: FrontierMetrics,
+    /// What the scoring thread counts.
+    pub score: ScoreMetrics,
     outcomes: Family<OutcomeLabel, Counter>,
     restarts: Family<ActorLabel, Counter>,
     known: Gauge,
@@ -102,6 +106,7 @@ impl Metrics {
             swarm: SwarmMetrics::default(),
             cluster: ClusterMetrics::default(),
             frontier: FrontierMetrics::default(),
+            score: ScoreMetrics::default(),
             outcomes: Family::default(),
             restarts: Family::default(),
             known: Gauge::default(),
@@ -127,6 +132,7 @@ impl Metrics {
         registry.register("content_bytes", "Bytes of all current contents", metrics.bytes.clone());
         metrics.swarm.register(&mut registry);
         metrics.cluster.register(&mut registry);
+        metrics.score.register(&mut registry);
         let mut plain = Registry::default();
         metrics.frontier.register(&mut plain);
         (metrics.registry, metrics.plain) = (Arc::new(registry), Arc::new(plain));

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context, Handler};
 use proto::clients::settings::ClientSettings;
+use proto::cluster::copy::RecordCopy;
 use proto::cluster::message::Letter;
 use proto::cluster::registry::{NotDefined, Version};
 use proto::crawl::crawls::Crawls;
@@ -14,7 +15,7 @@ use proto::crawl::frontier::FrontierRules;
 use proto::id::{NodeId, Slot};
 use tokio::sync::watch;
 use tokio::time::Duration;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::actors::coordinator::{Cluster, Coordinator, CoordinatorParts};
 use crate::actors::copier::{Copier, CopierParts};
@@ -25,20 +26,22 @@ use crate::actors::router::Router;
 use crate::actors::scorer::{FollowRules, Scorer};
 use crate::actors::storage::{Landed, Storage};
 use crate::config::Config;
+use crate::config::score::ScoreBy;
 use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::disk::{Disk, DiskError, DiskOptions, Job, Reply, Rules};
 use crate::edges::http::{ClientError, FetchOptions, HttpClient};
-use crate::edges::store::{State, Store, StoreError, StoreOptions};
+use crate::edges::store::{PageGraph, State, Store, StoreError, StoreOptions};
 use crate::edges::warc::WarcOptions;
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
-    ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage, ForgetNode,
-    GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, IsDispensable, KeepClients, Leave, NotSubmitted,
-    Received, Restart, Retune, SlotDigests, Standing, SubmitUrls,
+    AmendRecords, ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage,
+    ForgetNode, GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, IsDispensable, KeepClients, Leave,
+    NotSubmitted, Received, Rescored, Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
+use crate::scoring::Scoring;
 use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient};
 use crate::tuning::Tuning;
 
@@ -184,9 +187,13 @@ pub struct Node {
     define: Link<Define>,
     keep_clients: Link<KeepClients>,
     client_places: Link<GetClientPlaces>,
+    amend: Link<AmendRecords>,
     book: CrawlBook,
     standing: Link<GetStanding>,
     halt: Link<Halt>,
+    rescored: Link<Rescored>,
+    /// Keeps the page graph; none where queues do not go by scores.
+    scoring: Mutex<Option<Scoring>>,
     ends: Vec<Ends>,
     metrics: Metrics,
     resumed: bool,
@@ -220,7 +227,9 @@ impl Node {
             (options.node, options.replica) = (cluster.rules.me, true);
             options.content_copies = if cluster.contents.is_some() { 2 } else { 1 };
         }
+        options.graph = config.score.by != ScoreBy::None && cluster.is_none();
         let store = Store::open(&config.storage.data, options)?;
+        let graph = page_graph(&store, config, cluster.is_some());
         let (boot, resumed, seed) = (store.boot(), store.state().sequence > 0, warc_seed(&store));
         let commit_pause = Duration::from_millis(config.storage.commit_pause_ms);
         let (disk, disk_thread) = Disk::start(store, DiskOptions { warc: warc_options(config, seed), commit_pause })?;
@@ -233,6 +242,10 @@ impl Node {
         let mut node = Node::assemble(config, filter, edges);
         node.disk_thread = Mutex::new(Some(disk_thread));
         node.arbiters = arbiters;
+        if let Some(graph) = graph {
+            let scoring = Scoring::start(graph, &config.score, node.rescored.clone(), node.metrics.score.clone())?;
+            node.scoring = Mutex::new(scoring);
+        }
         info!(data = %config.storage.data.display(), boot, resumed, parsers, "node started");
         Ok(node)
     }
@@ -248,13 +261,13 @@ impl Node {
         // Links first: what flows back to the frontier is bound last.
         let (landed, ended, robots_fetched) = (Link::open(), Link::open(), Link::open());
         let (discovered, standing, halt) = (Link::open(), Link::open(), Link::open());
-        let restart = Link::open();
+        let (restart, rescored) = (Link::open(), Link::open());
         let fate = Fate::new(restart.clone());
         let (heard, named, frontier_up, kept) = (Link::open(), Link::open(), Link::open(), Link::open());
         let (received, submitted, view, leave) = (Link::open(), Link::open(), Link::open(), Link::open());
         let (forget, compare, digests, retune) = (Link::open(), Link::open(), Link::open(), Link::open());
         let tuning = Arc::new(Tuning::of(config));
-        let (told, new_life, define) = (Link::open(), Link::open(), Link::open());
+        let (told, new_life, define, amend) = (Link::open(), Link::open(), Link::open(), Link::open());
         let (keep_clients, client_places) = (Link::open(), Link::open());
         let book = CrawlBook::new(match &cluster {
             None => Crawls::alone(Arc::clone(&filter)),
@@ -413,7 +426,7 @@ impl Node {
             ends.push(to_end.clone());
             let (received, submitted, view, leave) = (received.clone(), submitted.clone(), view.clone(), leave.clone());
             let (forget, compare, digests) = (forget.clone(), compare.clone(), digests.clone());
-            let (restart, define) = (restart.clone(), define.clone());
+            let (restart, define, amend) = (restart.clone(), define.clone(), amend.clone());
             let (keep_clients, client_places) = (keep_clients.clone(), client_places.clone());
             let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
             supervisor.keep("coordinator", &main, make, move |address| {
@@ -431,6 +444,7 @@ impl Node {
                 define.bind(recipient(address));
                 keep_clients.bind(recipient(address));
                 client_places.bind(recipient(address));
+                amend.bind(recipient(address));
                 restart.bind(recipient(address));
                 to_end.bind(address);
             });
@@ -453,7 +467,7 @@ impl Node {
                 fate: fate.clone(),
             };
             let (discovered, standing, halt) = (discovered.clone(), standing.clone(), halt.clone());
-            let retune = retune.clone();
+            let (retune, rescored) = (retune.clone(), rescored.clone());
             let to_end = Ends::of("frontier");
             ends.push(to_end.clone());
             let make = move |lifeline| Frontier::new(parts.clone(), lifeline);
@@ -464,6 +478,7 @@ impl Node {
                 standing.bind(recipient(address));
                 halt.bind(recipient(address));
                 retune.bind(recipient(address));
+                rescored.bind(recipient(address));
                 told.bind(recipient(address));
                 new_life.bind(recipient(address));
                 if alone {
@@ -498,9 +513,12 @@ impl Node {
             define,
             keep_clients,
             client_places,
+            amend,
             book,
             standing,
             halt,
+            rescored,
+            scoring: Mutex::new(None),
             ends,
             metrics,
             resumed,
@@ -515,6 +533,11 @@ impl Node {
     /// Hands URLs to the cluster; returns when they are on enough disks.
     pub async fn submit(&self, urls: SubmitUrls) -> Result<(), NotSubmitted> {
         self.submitted.send(urls).await.unwrap_or(Err(NotSubmitted::StartedAnew))
+    }
+
+    /// Has records changed; returns when they are on enough disks.
+    pub async fn amend(&self, copies: Vec<RecordCopy>) -> Result<(), NotSubmitted> {
+        self.amend.send(AmendRecords(copies)).await.unwrap_or(Err(NotSubmitted::StartedAnew))
     }
 
     /// Has something defined; returns when enough nodes have it.
@@ -663,6 +686,12 @@ impl Node {
 
     /// Closes the data folder and ends the node's actors and threads.
     pub async fn stop(&self) {
+        let scoring = self.scoring.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some(scoring) = scoring
+            && tokio::task::spawn_blocking(move || scoring.stop()).await.is_err()
+        {
+            error!("the scoring thread did not end well");
+        }
         self.kill();
         for arbiter in &self.arbiters {
             arbiter.stop();
@@ -704,6 +733,15 @@ pub(crate) fn fetch_options(config: &Config) -> FetchOptions {
         limits: config.fetch.limits.clone(),
         ..FetchOptions::default()
     }
+}
+
+/// The page graph, if queues go by scores. In a cluster the place of an entry follows from its record, which holds no score: there they do not.
+fn page_graph(store: &Store, config: &Config, clustered: bool) -> Option<PageGraph> {
+    let wanted = config.score.by != ScoreBy::None;
+    if wanted && clustered {
+        warn!("[score] by: queues of a cluster go by priority and depth, scores do not reorder them yet");
+    }
+    (wanted && !clustered).then(|| store.graph())
 }
 
 pub(crate) fn store_options(config: &Config) -> StoreOptions {

@@ -3,15 +3,18 @@
 pub mod admin;
 pub mod content;
 pub mod crawl;
+pub mod records;
 
 use serde::{Deserialize, Serialize};
 
 use self::content::{ContentAnswer, ContentRequest};
 use self::crawl::{CrawlAnswer, CrawlRequest};
+use self::records::{RecordsAnswer, RecordsRequest};
 
 use crate::clients::ask::{Ask, Said};
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
+use crate::site::Operation;
 
 /// URLs handed in with one request.
 pub const URLS_MAX: usize = 10_000;
@@ -75,20 +78,35 @@ pub enum Request {
         /// Take it back.
         revoke: bool,
     },
+    /// An operation of the Distributed Crawler, asked and answered in its JSON.
+    Operation {
+        /// Which.
+        operation: Operation,
+        /// What it is asked with.
+        body: String,
+        /// One answer of all nodes together; else one of each.
+        merge: bool,
+    },
+    /// What about records of the node that is asked?
+    Records(RecordsRequest),
 }
 
 impl Request {
     /// Whether it only looks.
     pub fn is_question(&self) -> bool {
         match self {
-            Request::Node | Request::Nodes | Request::Ring { .. } | Request::Url { .. } | Request::UrlHere { .. } => {
-                true
-            }
+            Request::Node
+            | Request::Nodes
+            | Request::Ring { .. }
+            | Request::Url { .. }
+            | Request::UrlHere { .. }
+            | Request::Content(_)
+            | Request::Records(_) => true,
             Request::AddUrls { .. } | Request::Leave | Request::Admit { .. } => false,
             Request::Admin { order, .. } => order.is_question(),
             Request::Crawl(request) => request.is_question(),
             Request::Client(_) => false,
-            Request::Content(_) => true,
+            Request::Operation { operation, .. } => operation.is_question(),
         }
     }
 }
@@ -134,6 +152,10 @@ pub enum Answer {
         /// Nodes that do not, yet.
         missing: Vec<String>,
     },
+    /// What came of an operation, in JSON.
+    Operation(String),
+    /// About records.
+    Records(RecordsAnswer),
 }
 
 /// How a node is.

@@ -91,6 +91,9 @@ impl Counters {
     }
 
     fn apply(&mut self, record: &UrlRecord, change: impl Fn(&mut u64, u64)) {
+        if record.state == UrlState::Deleted {
+            return;
+        }
         change(&mut self.known, 1);
         match (record.progress.status, record.state) {
             (Status::Processed, _) => change(&mut self.processed, 1),
@@ -149,6 +152,9 @@ impl HostCounters {
     }
 
     fn share(record: &UrlRecord) -> [u64; 4] {
+        if record.state == UrlState::Deleted {
+            return [0; 4];
+        }
         let processed = record.progress.status == Status::Processed;
         let failed = record.progress.status == Status::Crawled && record.state != UrlState::Disabled;
         let bytes = record.findings.as_ref().map_or(0, |found| found.size);
@@ -167,7 +173,12 @@ mod tests {
 
     fn record() -> impl Strategy<Value = UrlRecord> {
         let status = prop_oneof![Just(Status::New), Just(Status::Crawled), Just(Status::Processed)];
-        let state = prop_oneof![Just(UrlState::Enabled), Just(UrlState::Disabled), Just(UrlState::Error)];
+        let state = prop_oneof![
+            Just(UrlState::Enabled),
+            Just(UrlState::Disabled),
+            Just(UrlState::Error),
+            Just(UrlState::Deleted)
+        ];
         let failure = proptest::option::of(prop_oneof![Just(Failure::Timeout), Just(Failure::Http(404))]);
         let findings = (0..600u16, failure, "(text/html|image/x-[a-z]|rubbish|)", 0..5_000u64, 0..4u32);
         (status, state, proptest::option::of(findings)).prop_map(|(status, state, findings)| UrlRecord {

@@ -75,6 +75,8 @@ pub enum UrlState {
     Disabled = 1,
     /// Failed for good in this round.
     Error = 2,
+    /// Deleted by a person: it counts as unknown, and is not crawled until it is handed in again. The record stays, so that no copy of the past brings it back.
+    Deleted = 3,
 }
 
 /// Where a URL stands. The order is the lattice order; merge = max.

@@ -4,6 +4,7 @@
 pub mod clock;
 pub(crate) mod definers;
 pub mod disk;
+pub mod graph;
 pub mod network;
 pub mod oracle;
 pub mod origins;

@@ -44,8 +44,8 @@ use crate::edges::disk::{DiskError, Job, ReplicaJob, Reply};
 use crate::edges::network::Network;
 use crate::edges::store::{Admitted, Begun, Merged};
 use crate::messages::{
-    ClusterView, CompareNow, DiskRequest, ForgetNode, FrontierUp, GetClusterView, GetDigests, Heard, KeptPage, Leave,
-    NamedUrls, NewLife, NotSubmitted, Received, Restart, RunBatch, SlotDigests, SubmitUrls, Told,
+    AmendRecords, ClusterView, CompareNow, DiskRequest, ForgetNode, FrontierUp, GetClusterView, GetDigests, Heard,
+    KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received, Restart, RunBatch, SlotDigests, SubmitUrls, Told,
 };
 use crate::metrics::Metrics;
 use crate::node::Fate;
@@ -574,6 +574,23 @@ impl Handler<SubmitUrls> for Coordinator {
         }
         let (client, told) = oneshot::channel();
         self.submit(Client::Outside(client), crawl, urls, ctx);
+        Box::pin(async { told.await.unwrap_or(Err(NotSubmitted::StartedAnew)) })
+    }
+}
+
+impl Handler<AmendRecords> for Coordinator {
+    type Result = ResponseFuture<Result<(), NotSubmitted>>;
+
+    fn handle(&mut self, AmendRecords(copies): AmendRecords, ctx: &mut Self::Context) -> Self::Result {
+        self.lifeline.handles();
+        if self.core.is_none() {
+            return Box::pin(async { Err(NotSubmitted::StartedAnew) });
+        }
+        let (client, told) = oneshot::channel();
+        self.next_ticket += 1;
+        let ticket = self.next_ticket;
+        self.clients.insert(ticket, Client::Outside(client));
+        self.step([Input::Amended { ticket, copies }], ctx);
         Box::pin(async { told.await.unwrap_or(Err(NotSubmitted::StartedAnew)) })
     }
 }

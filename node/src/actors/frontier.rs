@@ -5,8 +5,9 @@
 //! handed out until it is settled or its deadline passes. In a cluster a new life begins instead (see the coordinator).
 
 mod clustered;
+mod rescored;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use proto::crawl::outcome::{Ending, OutcomeKind};
 use proto::crawl::politeness::{Micros, SECOND};
 use proto::crawl::retry::Failure;
 use proto::id::{BatchId, NodeId, Slot};
-use proto::key::QueueKey;
+use proto::key::{Order, QueueKey};
 use tokio::sync::oneshot;
 use tokio::time::Duration;
 use tracing::{debug, warn};
@@ -126,6 +127,8 @@ pub struct Frontier {
     life: u32,
     /// In a cluster, what is handed out.
     aloft: BTreeMap<u64, Pick>,
+    /// Places that entries leave by the move under way.
+    moving: BTreeSet<(Order, QueueKey)>,
     /// When it rings, and the handle to silence it.
     alarm: Option<(Micros, SpawnHandle)>,
     lifeline: Lifeline,
@@ -171,6 +174,7 @@ impl Frontier {
             admitting: 0,
             life: 0,
             aloft: BTreeMap::new(),
+            moving: BTreeSet::new(),
             alarm: None,
             lifeline,
         }
@@ -199,6 +203,7 @@ impl Frontier {
         let now = self.parts.clock.now();
         let mut effects = std::mem::take(&mut self.effects);
         for input in inputs {
+            let input = self.where_it_is(input);
             self.core.step(now, input, &mut effects);
         }
         self.perform(&mut effects, ctx);

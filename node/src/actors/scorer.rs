@@ -119,6 +119,7 @@ pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
         }
         _ => {
             (links, beyond) = follow(&pick, std::mem::take(&mut extracted.links), rules, filter);
+            links.truncate(crawls.links_max(pick.queue.crawl()).unwrap_or(usize::MAX));
             Ending::Answered(findings)
         }
     };

@@ -21,6 +21,7 @@ use super::summary::{Ended, Summary};
 use super::units::{parse_size_above_zero, parse_time, parse_time_above_zero};
 use super::{Complaint, Exit, moved, runtime, seeds, tell};
 use crate::actors::scorer::PRIORITY_DEFAULT;
+use crate::config::score::ScoreBy;
 use crate::config::{Config, ConfigError};
 use crate::doors::http::Door;
 use crate::edges::store::{State, Store, StoreError};
@@ -85,6 +86,9 @@ pub(super) struct CrawlArguments {
     /// Crawl each page again this long after it was last crawled, as in 1d; runs until it is stopped
     #[arg(long, value_name = "TIME", value_parser = parse_recrawl)]
     recrawl: Option<Duration>,
+    /// Fetch first what is worth most by the links between pages, and keep the page graph [default: none]
+    #[arg(long, value_enum, value_name = "BY", conflicts_with = "cluster")]
+    score: Option<ScoreBy>,
     /// Who we say we are; give a page where a site's operator can reach you
     #[arg(long, value_name = "TEXT")]
     user_agent: Option<String>,
@@ -190,6 +194,7 @@ fn configure(arguments: &CrawlArguments) -> Result<Config, Complaint> {
     config.crawl.bytes_max = arguments.max_bytes.or(config.crawl.bytes_max);
     config.crawl.time_max_s =
         arguments.max_time.map(|time| time.as_millis().div_ceil(1_000) as u64).or(config.crawl.time_max_s);
+    config.score.by = arguments.score.unwrap_or(config.score.by);
     config.crawl.recrawl_period_s = arguments.recrawl.map(|time| time.as_secs()).or(config.crawl.recrawl_period_s);
     config.filter.depth_max = arguments.max_depth.or(config.filter.depth_max);
     if let Some(scope) = arguments.scope {

@@ -5,8 +5,11 @@ mod admit;
 mod backup;
 mod content;
 mod crawl;
+mod import;
 mod repair;
+mod site;
 mod top;
+mod urls;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +22,7 @@ use proto::key::DEFAULT_CRAWL;
 use serde_json::json;
 
 pub(super) use self::crawl::definition;
+use self::urls::UrlWork;
 use super::access::{Access, parse_address};
 use super::progress::say;
 use super::{Complaint, Exit, seeds};
@@ -51,6 +55,18 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct CtlArguments {
+    #[command(flatten)]
+    access: AccessArguments,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: CtlCommand,
+}
+
+/// How to reach a cluster.
+#[derive(Args)]
+pub(super) struct AccessArguments {
     /// Folder that says how to reach the cluster (its file ctl.toml)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["node", "cluster", "identity", "swarm_key"])]
     data: Option<PathBuf>,
@@ -66,11 +82,6 @@ pub(super) struct CtlArguments {
     /// File with the cluster's swarm key
     #[arg(long, value_name = "FILE")]
     swarm_key: Option<PathBuf>,
-    /// Print JSON instead of text
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(subcommand)]
-    command: CtlCommand,
 }
 
 #[derive(Subcommand)]
@@ -91,6 +102,9 @@ enum CtlCommand {
     /// Hand URLs in, or look at one
     #[command(subcommand)]
     Url(UrlCommand),
+    /// Hand in a list of URIs (CSV, TXT or standard input); says of each that is refused why
+    #[command(after_help = import::EXAMPLES)]
+    Import(import::ImportArguments),
     /// Make the node that is asked leave the cluster: it hands everything over first
     Leave,
     /// Show figures of actors: mailboxes, messages, restarts, and what they count
@@ -114,6 +128,15 @@ enum CtlCommand {
     /// Add, show, pause, resume or stop crawls
     #[command(subcommand)]
     Crawl(crawl::CrawlCommand),
+    /// Make, change, show, find, empty or delete sites
+    #[command(subcommand)]
+    Site(Box<site::SiteCommand>),
+    /// Ask over all sites or URLs: SELECT … FROM urls|sites WHERE … GROUP BY … ORDER BY … LIMIT …
+    #[command(after_help = urls::QUERY_EXAMPLES)]
+    Query {
+        /// The query; docs/sites.md has the language
+        text: String,
+    },
 }
 
 #[derive(Subcommand)]
@@ -137,20 +160,44 @@ enum UrlCommand {
         #[arg(long, default_value = DEFAULT_CRAWL)]
         crawl: String,
     },
+    /// Hand URLs of sites in; says of each whether it is new
+    #[command(after_help = urls::NEW_EXAMPLES)]
+    New(urls::NewArguments),
+    /// Look for URLs of sites
+    #[command(after_help = urls::FIND_EXAMPLES)]
+    Find(urls::FindArguments),
+    /// Have URLs of a site crawled again, or no more
+    #[command(after_help = urls::CHANGE_EXAMPLES)]
+    Update(urls::UpdateArguments),
+    /// Delete URLs of a site: they are crawled only when they are handed in again
+    #[command(after_help = urls::CHANGE_EXAMPLES)]
+    Delete(urls::ChangeArguments),
+    /// Forget what was found of URLs of a site, and crawl them anew
+    #[command(after_help = urls::CHANGE_EXAMPLES)]
+    Cleanup(urls::ChangeArguments),
     /// Read a page from whichever node has it
     Content(content::ContentArguments),
 }
 
+impl UrlCommand {
+    /// What it asks of sites.
+    fn work(&self) -> Option<UrlWork<'_>> {
+        match self {
+            UrlCommand::Add { .. } | UrlCommand::Status { .. } | UrlCommand::Content(_) => None,
+            UrlCommand::New(arguments) => Some(UrlWork::New(arguments)),
+            UrlCommand::Find(arguments) => Some(UrlWork::Find(arguments)),
+            UrlCommand::Update(arguments) => Some(UrlWork::Update(arguments)),
+            UrlCommand::Delete(arguments) => Some(UrlWork::Delete(arguments)),
+            UrlCommand::Cleanup(arguments) => Some(UrlWork::Cleanup(arguments)),
+        }
+    }
+}
+
 /// Runs a command.
 pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
-    let access = access(arguments)?;
+    let access = arguments.access.understand()?;
     let requests = requests(&arguments.command)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| Complaint::failed(format!("cannot start: {error}")))?;
-    let ended = runtime.block_on(async {
+    in_runtime(async {
         let connection = Connection::open(&access).await?;
         let json = arguments.json;
         let operated = match &arguments.command {
@@ -163,9 +210,16 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
             CtlCommand::Forget(arguments) => Some(admin::forget(&connection, arguments, json).await),
             CtlCommand::Repair(arguments) => Some(repair::repair(&connection, arguments, json).await),
             CtlCommand::Backup(arguments) => Some(backup::backup(&connection, arguments, json).await),
+            CtlCommand::Import(arguments) => Some(import::import(&connection, arguments, json).await),
             CtlCommand::Url(UrlCommand::Content(arguments)) => {
                 Some(content::content(&connection, arguments, json).await)
             }
+            CtlCommand::Site(command) => Some(site::site(&connection, command, json).await),
+            CtlCommand::Query { text } => Some(urls::urls(&connection, UrlWork::Query(text), json).await),
+            CtlCommand::Url(command) => match command.work() {
+                Some(work) => Some(urls::urls(&connection, work, json).await),
+                None => None,
+            },
             _ => None,
         };
         if let Some(ended) = operated {
@@ -181,26 +235,39 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
         }
         connection.close().await;
         Ok(exit)
-    });
+    })
+}
+
+/// Runs a client's work on a runtime of its own.
+pub(super) fn in_runtime<T>(work: impl Future<Output = Result<T, Complaint>>) -> Result<T, Complaint> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| Complaint::failed(format!("cannot start: {error}")))?;
+    let ended = runtime.block_on(work);
     runtime.shutdown_timeout(Duration::from_secs(1));
     ended
 }
 
-fn access(arguments: &CtlArguments) -> Result<Access, Complaint> {
-    match (&arguments.cluster, &arguments.identity, &arguments.swarm_key) {
-        (Some(cluster), Some(identity), Some(swarm_key)) if !arguments.node.is_empty() => {
-            for node in &arguments.node {
-                parse_address(node).map_err(|error| Complaint::usage(format!("--node {error}")))?;
+impl AccessArguments {
+    /// How to reach the cluster, by these arguments or by the file that they name.
+    pub(super) fn understand(&self) -> Result<Access, Complaint> {
+        match (&self.cluster, &self.identity, &self.swarm_key) {
+            (Some(cluster), Some(identity), Some(swarm_key)) if !self.node.is_empty() => {
+                for node in &self.node {
+                    parse_address(node).map_err(|error| Complaint::usage(format!("--node {error}")))?;
+                }
+                Ok(Access {
+                    cluster: cluster.clone(),
+                    identity: identity.clone(),
+                    swarm_key: swarm_key.clone(),
+                    nodes: self.node.clone(),
+                })
             }
-            Ok(Access {
-                cluster: cluster.clone(),
-                identity: identity.clone(),
-                swarm_key: swarm_key.clone(),
-                nodes: arguments.node.clone(),
-            })
+            (None, None, None) => Access::load(self.data.as_deref().unwrap_or(std::path::Path::new("orbweaver-data"))),
+            _ => Err(Complaint::usage("--node, --cluster, --identity and --swarm-key go together")),
         }
-        (None, None, None) => Access::load(arguments.data.as_deref().unwrap_or(std::path::Path::new("orbweaver-data"))),
-        _ => Err(Complaint::usage("--node, --cluster, --identity and --swarm-key go together")),
     }
 }
 
@@ -228,8 +295,11 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         | CtlCommand::Forget(_)
         | CtlCommand::Repair(_)
         | CtlCommand::Top(_)
-        | CtlCommand::Url(UrlCommand::Content(_))
-        | CtlCommand::Backup(_) => Vec::new(),
+        | CtlCommand::Import(_)
+        | CtlCommand::Backup(_)
+        | CtlCommand::Site(_)
+        | CtlCommand::Query { .. }
+        | CtlCommand::Url(_) => Vec::new(),
     })
 }
 
@@ -315,6 +385,8 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
             Answer::Client(_) => "an answer for another program".to_owned(),
             // They are shown by who asks for them.
             answer @ (Answer::Content(_) | Answer::Admitted { .. }) => format!("{answer:?}"),
+            Answer::Operation(text) => text,
+            Answer::Records(answer) => format!("{answer:?}"),
         }
     };
     say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;

@@ -195,6 +195,7 @@ fn is_wanted(stored: &Stored, arguments: &ExportArguments) -> bool {
         Only::New => record.progress.status == Status::New,
         Only::Aside => record.state == UrlState::Disabled,
     };
+    let kind = kind && record.state != UrlState::Deleted;
     let kind = kind && arguments.crawl.as_deref().is_none_or(|crawl| stored.key.crawl() == Some(crawl));
     kind && (arguments.with_noindex || !noindex)
 }
@@ -213,6 +214,7 @@ fn row<'a>(store: &Store, files: &BTreeMap<u32, String>, stored: &'a Stored) -> 
             UrlState::Enabled => "enabled",
             UrlState::Disabled => "set_aside",
             UrlState::Error => "error",
+            UrlState::Deleted => "deleted",
         },
         http_code: found.map(|found| found.http_code).filter(|code| *code != 0),
         error: found.and_then(|found| found.failure).map(|failure| failure.to_string()),

@@ -3,6 +3,7 @@
 mod access;
 mod crawl;
 mod ctl;
+mod dc;
 mod export;
 mod frontier;
 mod keygen;
@@ -10,9 +11,11 @@ mod local;
 mod moved;
 mod node;
 mod ose;
+mod pages;
 mod progress;
 mod restore;
 mod runtime;
+mod schedule;
 mod seeds;
 mod signals;
 mod summary;
@@ -89,6 +92,10 @@ enum Command {
     Crawl(Box<crawl::CrawlArguments>),
     /// Write what a crawl found as JSON lines, CSV or a list of URLs
     Export(export::ExportArguments),
+    /// Ask the page graph of a crawl: links, paths, the best pages
+    Pages(pages::PagesArguments),
+    /// Show what waits in the queues of a crawl, or put it in the order of new scores
+    Schedule(schedule::ScheduleArguments),
     /// Run a node of a cluster, until Ctrl-C
     Node(node::NodeArguments),
     /// Start a whole cluster on this machine, for trying out
@@ -101,6 +108,8 @@ enum Command {
     /// Work on site folders of OpenSearchEngine (OSE): fetch, parse and merge; take them in and give them back
     #[command(subcommand)]
     Ose(ose::OseCommand),
+    /// Carry out an operation of the HCE Distributed Crawler, with its JSON in and out
+    Dc(dc::DcArguments),
     /// Make a data folder from a backup
     Restore(restore::RestoreArguments),
     /// Make identities and the swarm key of a cluster, or show those that are there
@@ -116,10 +125,13 @@ pub fn run() -> ExitCode {
     let ended = match arguments.command {
         Command::Crawl(arguments) => crawl::run(*arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Pages(arguments) => pages::run(&arguments),
+        Command::Schedule(arguments) => schedule::run(&arguments),
         Command::Node(arguments) => node::run(&arguments),
         Command::Cluster(command) => local::run(&command),
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Frontier(arguments) => frontier::run(arguments),
+        Command::Dc(arguments) => dc::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Ose(command) => ose::run(&command),
         Command::Restore(arguments) => restore::run(&arguments),

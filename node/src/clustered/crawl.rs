@@ -20,7 +20,7 @@ use crate::messages::Define;
 use crate::node::Node;
 
 /// Times a change is tried anew when somebody else's came between.
-const TRIES: usize = 3;
+pub(super) const TRIES: usize = 3;
 /// How long counts are told again before they are counted anew, at least; and in times of how long counting took.
 const COUNTS_AGE_MIN: Duration = Duration::from_millis(500);
 const COUNTS_AGE_FACTOR: u32 = 20;
@@ -62,35 +62,49 @@ impl Shared {
         here
     }
 
-    async fn list_crawls(&self, node: &Node, swarm: &Arc<Swarm>) -> CrawlList {
+    /// What every node says of its slots, by the node's name.
+    pub(super) async fn crawls_everywhere(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+    ) -> Vec<(String, Result<CrawlsHere, String>)> {
         let others = swarm.nodes().into_iter().map(|peer| {
             let swarm = Arc::clone(swarm);
             async move {
-                match ask_peer(&swarm, peer.peer, &Request::Crawl(CrawlRequest::Here)).await {
+                let here = match ask_peer(&swarm, peer.peer, &Request::Crawl(CrawlRequest::Here)).await {
                     Ok(Answer::Crawl(CrawlAnswer::Here(here))) => Ok(here),
-                    Ok(other) => Err((node_name(peer.node), format!("answered {other:?}"))),
-                    Err(error) => Err((node_name(peer.node), error)),
-                }
+                    Ok(other) => Err(format!("answered {other:?}")),
+                    Err(error) => Err(error),
+                };
+                (node_name(peer.node), here)
             }
         });
-        let mut all = vec![Ok(self.crawls_here(node).await)];
+        let mut all = vec![(node_name(node_of(&self.me)), Ok(self.crawls_here(node).await))];
         all.extend(futures_util::future::join_all(others).await);
+        all
+    }
+
+    pub(super) async fn list_crawls(&self, node: &Node, swarm: &Arc<Swarm>) -> CrawlList {
         let mut list = CrawlList::default();
         let mut counts: BTreeMap<String, CrawlCounts> = BTreeMap::new();
-        for answer in all {
+        for (name, answer) in self.crawls_everywhere(node, swarm).await {
             match answer {
                 Ok(CrawlsHere { counts: here, held, fetching }) => {
                     list.slots += held;
                     list.fetching += fetching;
                     here.into_iter().for_each(|(name, more)| counts.entry(name).or_default().add(more));
                 }
-                Err(missing) => list.missing.push(missing),
+                Err(why) => list.missing.push((name, why)),
             }
         }
         let crawls = node.crawls();
         for crawl in crawls.defined() {
             let definition = crawl.definition.clone();
             let counts = counts.remove(&definition.name).unwrap_or_default();
+            let defined_by_nobody = crawls.site(&definition.name).is_some_and(|(_, version)| version.is_none());
+            if defined_by_nobody && counts.totals.known == 0 {
+                continue; // the general site, which nobody uses
+            }
             list.crawls.push(CrawlRow { name: definition.name.clone(), definition: Some(definition), counts });
         }
         let undefined = counts.into_iter().filter(|(name, _)| crawls.filter(name).is_some());
@@ -117,6 +131,9 @@ impl Shared {
             ));
         }
         let name = definition.name.clone();
+        if crawls.is_of_site(&name) {
+            return Err(format!("there is a site called {name:?}; choose another name"));
+        }
         let other_rules = |crawls: &proto::crawl::crawls::Crawls| {
             crawls.get(&name).is_some_and(|crawl| !crawl.definition.asks_the_same(&definition))
         };
@@ -151,6 +168,9 @@ impl Shared {
         name: &str,
         state: CrawlState,
     ) -> Result<CrawlAnswer, String> {
+        if node.crawls().is_of_site(name) {
+            return Err(format!("{name:?} is a site; change its state with `ctl site update`"));
+        }
         let kept = self
             .change(node, swarm, name, |known| {
                 let Some(known) = known else {

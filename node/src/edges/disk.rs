@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::clients::ClientJob;
 pub use self::contents::{ContentJob, Listed, Stand};
 pub use self::replica::{Kept, ReplicaJob};
-use super::store::{Admitted, ContentRow, Fetched, Landed, Pass, Settle, State, Store, StoreError};
+use super::store::{Admitted, ContentRow, Fetched, Landed, Move, Pass, Settle, State, Store, StoreError};
 use super::warc::{Capture, RevisitOf, Truncated, WarcEnd, WarcError, WarcOptions, WarcWriter};
 
 /// Jobs that may wait for the thread. Pages among them are bounded by the flights of the frontier.
@@ -171,6 +171,8 @@ pub enum Job {
     TakeBack(Rules, Pass, u64, Reply<(Vec<Admitted>, Option<Pass>)>),
     /// Keep what is known of a host.
     KeepFacts(QueueKey, Box<HostFacts>, Reply<()>),
+    /// Give waiting entries other places in their queues; answers how many.
+    Reorder(Vec<Move>, Reply<usize>),
     /// Read entries of a queue.
     Refill(QueueKey, Option<Order>, usize, Reply<(Vec<(Order, Entry)>, bool)>),
     /// Read a queue.
@@ -537,6 +539,10 @@ fn apply(
             let kept = change.keep_facts(&queue, &facts);
             defer(reply, kept, deferred)
         }
+        Job::Reorder(moves, reply) => {
+            let moved = change.reorder(moves);
+            defer(reply, moved, deferred)
+        }
         Job::Replica(job) => job.apply(change, fetched, deferred),
         Job::Client(job) => job.apply(change, deferred),
         Job::Content(job) => job.apply(change, deferred),
@@ -594,6 +600,7 @@ fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         Job::FallDue(_, reply) => later(reply, deferred),
         Job::TakeBack(_, _, _, reply) => later(reply, deferred),
         Job::KeepFacts(_, _, reply) => later(reply, deferred),
+        Job::Reorder(_, reply) => later(reply, deferred),
         Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => {}
         Job::Checkpoint(..) => {}
     }

@@ -3,12 +3,14 @@
 pub mod backup;
 pub mod clock;
 pub mod contents;
+pub mod cores;
 pub mod decode;
 pub mod disk;
 pub mod dns;
 pub mod guard;
 pub mod http;
 pub mod load;
+pub mod mapped;
 pub mod network;
 pub mod store;
 pub mod swarm;

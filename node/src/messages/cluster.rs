@@ -85,6 +85,11 @@ pub struct SubmitUrls {
     pub urls: Vec<Discovered>,
 }
 
+/// Records that a client changed; answered when they are on enough disks. Doors to coordinator.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), NotSubmitted>")]
+pub struct AmendRecords(pub Vec<RecordCopy>);
+
 /// URLs were not taken; some of them may be known nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSubmitted {

@@ -9,13 +9,14 @@ mod define;
 mod discovered;
 mod fetched;
 mod parsed;
+mod rescored;
 mod stored;
 
 pub use admin::{CompareNow, ForgetNode, GetDigests, Retune, SlotDigests};
 pub use batch::{RunBatch, RunRobots};
 pub use cluster::{
-    ClientPlaces, ClusterView, FrontierUp, GetClientPlaces, GetClusterView, Heard, KeepClients, KeptPage, Leave,
-    NamedUrls, NewLife, NotSubmitted, Received, SubmitUrls, Told,
+    AmendRecords, ClientPlaces, ClusterView, FrontierUp, GetClientPlaces, GetClusterView, Heard, KeepClients, KeptPage,
+    Leave, NamedUrls, NewLife, NotSubmitted, Received, SubmitUrls, Told,
 };
 pub use contents::IsDispensable;
 pub use control::{Crash, End, GetStanding, Halt, Restart, Standing};
@@ -23,4 +24,5 @@ pub use define::{Define, Defined};
 pub use discovered::DiscoveredUrls;
 pub use fetched::{FetchEnded, FetchedPage, RobotsFetched};
 pub use parsed::ParsedPage;
+pub use rescored::Rescored;
 pub use stored::{DiskRequest, LandedPages, StorePage};

@@ -185,7 +185,9 @@ impl Kept {
             {
                 progress.next_round(node)
             }
-            _ if self.recurs && self.record.state != UrlState::Disabled => progress.next_round(node),
+            _ if self.recurs && !matches!(self.record.state, UrlState::Disabled | UrlState::Deleted) => {
+                progress.next_round(node)
+            }
             _ => return None,
         };
         let url = CanonicalUrl::parse(&self.record.url, &UrlRules::AS_IT_IS).ok()?;

@@ -5,6 +5,7 @@
 //! nodes say), [`registry`] (what people defined, on every node), [`contents`] (who has the pages), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
 
 pub mod admission;
+pub mod amend;
 pub mod contents;
 pub mod coordinator;
 pub mod copy;

@@ -27,7 +27,7 @@ use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::NodeId;
 
 /// Definitions on one node, removed ones included; more are refused.
-pub const DEFINITIONS_MAX: usize = 1_024;
+pub const DEFINITIONS_MAX: usize = 4_096;
 /// Bytes of one definition.
 pub const DEFINITION_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a name.

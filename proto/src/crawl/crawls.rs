@@ -2,6 +2,7 @@
 //!
 //! A URL goes by the rules of the crawl under whose name it is kept. A node alone has one set of rules for all names; in a cluster
 //! a name that nobody defined, other than the cluster's own, is one of which this node has not heard yet: nothing of it is fetched.
+//! A site is a crawl under the name that [`SiteDefinition::crawl_name`] gives it; where a crawl has that name too, the crawl's rules count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use super::definition::{CrawlDefinition, CrawlState, DefinitionError};
 use super::filter::{Filter, FilterRules};
 use crate::cluster::registry::{Definition, DefinitionKind, Version};
 use crate::key::DEFAULT_CRAWL;
+use crate::site::{GENERAL_SITE, Site, SiteDefinition};
 use crate::url::UrlRules;
 
 /// A crawl that is defined.
@@ -23,6 +25,8 @@ pub struct Crawl {
     pub filter: Result<Arc<Filter>, DefinitionError>,
     /// Pages that may still be handed out here, those in flight included, if it has a limit.
     pub left: Option<u64>,
+    /// The site that it is, if it is one.
+    pub site: Option<Arc<SiteDefinition>>,
 }
 
 /// All crawls.
@@ -34,6 +38,10 @@ pub struct Crawls {
     own: Option<[String; 2]>,
     urls: UrlRules,
     defined: BTreeMap<String, Crawl>,
+    /// Sites by id, with their versions; `None` for the one that is there without anybody having defined it.
+    sites: BTreeMap<String, (Arc<SiteDefinition>, Option<Version>)>,
+    /// The crawls that sites are, by name.
+    of_sites: BTreeMap<String, Crawl>,
     /// Counts how often it was said what is left.
     counted: u64,
 }
@@ -41,27 +49,72 @@ pub struct Crawls {
 impl Crawls {
     /// A node alone: the same rules for every name.
     pub fn alone(filter: Arc<Filter>) -> Crawls {
-        Crawls { otherwise: filter, own: None, urls: UrlRules::default(), defined: BTreeMap::new(), counted: 0 }
+        Crawls {
+            otherwise: filter,
+            own: None,
+            urls: UrlRules::default(),
+            defined: BTreeMap::new(),
+            sites: BTreeMap::new(),
+            of_sites: BTreeMap::new(),
+            counted: 0,
+        }
     }
 
     /// A node of a cluster, with rules for the crawl called `own` and for the default one; the others must be defined.
     pub fn of_cluster(filter: Arc<Filter>, own: &str, urls: UrlRules) -> Crawls {
-        Crawls {
-            otherwise: filter,
-            own: Some([own.to_owned(), DEFAULT_CRAWL.to_owned()]),
-            urls,
-            defined: BTreeMap::new(),
-            counted: 0,
-        }
+        let own = Some([own.to_owned(), DEFAULT_CRAWL.to_owned()]);
+        let mut crawls = Crawls { own, urls, ..Crawls::alone(filter) };
+        crawls.define_site(GENERAL_SITE, SiteDefinition::new(Site::general()), None);
+        crawls
     }
 
     /// With these definitions, which replace older ones of the same name.
     pub fn with(&self, definitions: &[Definition]) -> Crawls {
         let mut crawls = self.clone();
-        for definition in definitions.iter().filter(|one| one.key.kind == DefinitionKind::Crawl) {
-            crawls.define(definition);
+        for definition in definitions {
+            match definition.key.kind {
+                DefinitionKind::Crawl => crawls.define(definition),
+                DefinitionKind::Site => {
+                    if let Some(site) = definition.body.as_ref().and_then(|body| SiteDefinition::decode(body)) {
+                        crawls.define_site(&definition.key.name, site, Some(definition.version));
+                    }
+                }
+                DefinitionKind::Job | DefinitionKind::Setting => {}
+            }
         }
         crawls
+    }
+
+    fn define_site(&mut self, id: &str, site: SiteDefinition, version: Option<Version>) {
+        let site = Arc::new(site);
+        if let Some((before, _)) = self.sites.insert(id.to_owned(), (Arc::clone(&site), version)) {
+            let name = before.crawl_name();
+            if site.deleted || name != site.crawl_name() {
+                self.of_sites.remove(&name);
+            }
+        }
+        if !site.deleted {
+            let said = site.crawl();
+            let (filter, left) = self.rules_of(self.of_sites.get(&said.name), &said);
+            let version = version.unwrap_or(Version { number: 0, node: crate::id::NodeId(0), boot: 0 });
+            self.of_sites
+                .insert(said.name.clone(), Crawl { definition: said, version, filter, left, site: Some(site) });
+        }
+    }
+
+    /// The rules of a crawl; what seeds taught them is kept if they are the same as before.
+    fn rules_of(
+        &self,
+        before: Option<&Crawl>,
+        said: &CrawlDefinition,
+    ) -> (Result<Arc<Filter>, DefinitionError>, Option<u64>) {
+        match before.filter(|before| before.definition.asks_the_same(said)) {
+            Some(same) => (same.filter.clone(), same.left),
+            None => {
+                let understood = said.prepare(self.base(), &self.urls);
+                (understood.map(|(filter, _)| Arc::new(filter)), said.pages_max.map(|_| 0))
+            }
+        }
     }
 
     fn define(&mut self, definition: &Definition) {
@@ -70,24 +123,16 @@ impl Crawls {
             self.defined.remove(name);
             return;
         };
-        let before = self.defined.get(name);
-        let same = before.filter(|before| before.definition.asks_the_same(&said));
-        let (filter, left) = match same {
-            // What seeds taught the rules is kept.
-            Some(same) => (same.filter.clone(), same.left),
-            None => {
-                let understood = said.understand(self.base(), &self.urls);
-                (understood.map(|(filter, _)| Arc::new(filter)), said.pages_max.map(|_| 0))
-            }
-        };
-        self.defined.insert(name.clone(), Crawl { definition: said, version, filter, left });
+        let (filter, left) = self.rules_of(self.defined.get(name), &said);
+        self.defined.insert(name.clone(), Crawl { definition: said, version, filter, left, site: None });
     }
 
     /// With this many pages left to hand out here, of crawls that have a limit.
     pub fn with_left(&self, left: &BTreeMap<String, u64>) -> Crawls {
         let mut crawls = Crawls { counted: self.counted + 1, ..self.clone() };
         for (name, left) in left {
-            if let Some(crawl) = crawls.defined.get_mut(name) {
+            let (defined, of_sites) = (&mut crawls.defined, &mut crawls.of_sites);
+            if let Some(crawl) = defined.get_mut(name).or_else(|| of_sites.get_mut(name)) {
                 crawl.left = crawl.definition.pages_max.map(|_| *left);
             }
         }
@@ -104,19 +149,42 @@ impl Crawls {
         &self.urls
     }
 
-    /// The crawls that are defined.
+    /// The crawls that are defined, and those that sites are.
     pub fn defined(&self) -> impl Iterator<Item = &Crawl> {
-        self.defined.values()
+        let of_sites = self.of_sites.values().filter(|crawl| !self.defined.contains_key(&crawl.definition.name));
+        self.defined.values().chain(of_sites)
     }
 
     /// The crawl of this name, if it is defined.
     pub fn get(&self, name: &str) -> Option<&Crawl> {
-        self.defined.get(name)
+        self.defined.get(name).or_else(|| self.of_sites.get(name))
+    }
+
+    /// The site of this id, and its version if somebody defined it; also one that was deleted.
+    pub fn site(&self, id: &str) -> Option<(&Arc<SiteDefinition>, Option<Version>)> {
+        self.sites.get(id).map(|(site, version)| (site, *version))
+    }
+
+    /// Whether a site has this id, or its URLs have this name.
+    pub fn is_of_site(&self, name: &str) -> bool {
+        self.of_sites.contains_key(name) || self.sites.get(name).is_some_and(|(site, _)| !site.deleted)
+    }
+
+    /// All sites that there are.
+    pub fn sites(&self) -> impl Iterator<Item = &Arc<SiteDefinition>> {
+        self.sites.values().map(|(site, _)| site).filter(|site| !site.deleted)
+    }
+
+    /// How many links of one page of a crawl are followed, if not all.
+    pub fn links_max(&self, name: &str) -> Option<usize> {
+        let site = self.get(name)?.site.as_ref()?;
+        let limit = site.site.max_urls_from_page;
+        (limit > 0).then(|| usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
     /// The rules that URLs of a crawl go by; `None` if nothing is known of it here.
     pub fn filter(&self, name: &str) -> Option<&Arc<Filter>> {
-        match self.defined.get(name) {
+        match self.get(name) {
             Some(crawl) => crawl.filter.as_ref().ok(),
             None => self.own.as_ref().is_none_or(|own| own.iter().any(|own| own == name)).then_some(&self.otherwise),
         }
@@ -124,7 +192,7 @@ impl Crawls {
 
     /// Whether URLs of a crawl are handed out.
     pub fn runs(&self, name: &str) -> bool {
-        match self.defined.get(name) {
+        match self.get(name) {
             Some(crawl) => crawl.definition.state == CrawlState::Running && crawl.filter.is_ok(),
             None => self.filter(name).is_some(),
         }
@@ -132,7 +200,7 @@ impl Crawls {
 
     /// The delay that a crawl asks for beyond that of the settings, in milliseconds.
     pub fn delay_ms(&self, name: &str) -> u64 {
-        self.defined.get(name).and_then(|crawl| crawl.definition.delay_ms).unwrap_or(0)
+        self.get(name).and_then(|crawl| crawl.definition.delay_ms).unwrap_or(0)
     }
 
     /// Counts how often it was said what is left.
@@ -142,7 +210,7 @@ impl Crawls {
 
     /// Pages of a crawl that may still be handed out here; `None` if there is no limit.
     pub fn left(&self, name: &str) -> Option<u64> {
-        self.defined.get(name).and_then(|crawl| crawl.left)
+        self.get(name).and_then(|crawl| crawl.left)
     }
 }
 
@@ -202,6 +270,34 @@ mod tests {
         assert!(Arc::ptr_eq(paused.filter("news").unwrap(), running.filter("news").unwrap()));
         let removed = paused.with(&[Definition { body: None, ..definition(3, |_| {}) }]);
         assert!(removed.get("news").is_none());
+    }
+
+    fn site(number: u64, change: impl Fn(&mut SiteDefinition)) -> Definition {
+        let fields = serde_json::json!({"id": "shop", "urls": ["http://a.example/"], "maxURLsFromPage": 3});
+        let mut said = SiteDefinition::new(Site::read(fields).unwrap());
+        change(&mut said);
+        let key = DefinitionKey { kind: DefinitionKind::Site, name: "shop".into() };
+        Definition { key, body: Some(said.encode().unwrap()), ..definition(number, |_| {}) }
+    }
+
+    #[test]
+    fn a_site_is_a_crawl_until_it_is_emptied_or_deleted() {
+        let there = crawls().with(&[site(1, |_| {})]);
+        assert!(there.runs("shop") && there.runs(GENERAL_SITE));
+        assert_eq!((there.links_max("shop"), there.links_max("news")), (Some(3), None));
+        let emptied = there.with(&[site(2, |said| said.epoch = 1)]);
+        assert!(emptied.is_of_site("shop") && emptied.is_of_site("shop~1") && !emptied.is_of_site("news"));
+        assert!(!emptied.runs("shop") && emptied.runs("shop~1"), "what is in flight is of a name that nobody fetches");
+        let gone = emptied.with(&[site(3, |said| (said.epoch, said.deleted) = (2, true))]);
+        assert!(!gone.runs("shop~1") && !gone.runs("shop~2"));
+        assert_eq!(gone.sites().count(), 1, "the general one");
+        assert!(gone.site("shop").is_some_and(|(site, version)| site.deleted && version.is_some()));
+        let clash = there.with(&[Definition {
+            key: DefinitionKey { name: "shop".into(), ..definition(1, |_| {}).key },
+            ..definition(1, |said| said.name = "shop".into())
+        }]);
+        assert!(clash.get("shop").unwrap().site.is_none(), "a crawl of that name comes first");
+        assert_eq!(clash.defined().filter(|crawl| crawl.definition.name == "shop").count(), 1);
     }
 
     #[test]

@@ -107,6 +107,11 @@ impl CrawlDefinition {
         if self.seeds.is_empty() {
             return Err(DefinitionError::NoSeed);
         }
+        self.prepare(base, urls)
+    }
+
+    /// The same for one that may be without seeds, as a site may: its URLs are handed in.
+    pub fn prepare(&self, base: &FilterRules, urls: &UrlRules) -> Result<(Filter, Vec<CanonicalUrl>), DefinitionError> {
         if self.seeds.len() > SEEDS_MAX {
             return Err(DefinitionError::TooManySeeds(self.seeds.len()));
         }

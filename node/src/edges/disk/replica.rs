@@ -1,6 +1,7 @@
 //! Work for the disk of a node in a cluster.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proto::batch::{Discovered, Pick};
 use proto::cluster::contents::ContentKey;
@@ -10,12 +11,13 @@ use proto::cluster::registry::Definition;
 use proto::cluster::slot_set::SlotSet;
 use proto::control::Totals;
 use proto::control::crawl::CrawlCounts;
+use proto::control::records::{FoundRecord, UrlName};
 use proto::crawl::outcome::Ending;
 use proto::id::{Slot, UrlId};
 use proto::key::UrlKey;
 
 use super::{Deferred, DiskError, Landing, Reply, answer, defer, later};
-use crate::edges::store::{Admitted, Begun, Change, Fetched, Merged, Store, Stored};
+use crate::edges::store::{Admitted, Begun, Change, Fetched, Merged, ScanFrom, Store, Stored};
 
 /// Work that only a replica has.
 #[derive(Debug)]
@@ -117,6 +119,35 @@ pub enum ReplicaJob {
     },
     /// Count the URLs of each crawl in these slots.
     CountCrawls(SlotSet, Reply<BTreeMap<String, CrawlCounts>>),
+    /// Read records of a crawl.
+    Records {
+        /// The crawl.
+        crawl: String,
+        /// Which.
+        names: Vec<UrlName>,
+        /// In the same order.
+        reply: Reply<Vec<Option<FoundRecord>>>,
+    },
+    /// How the keys of a crawl's URLs in these slots begin, one for each domain.
+    Domains {
+        /// The crawl.
+        crawl: String,
+        /// The slots.
+        slots: SlotSet,
+        /// The beginnings, in order.
+        reply: Reply<Vec<Vec<u8>>>,
+    },
+    /// Read some records of domains.
+    Scan {
+        /// How their keys begin.
+        domains: Arc<[Vec<u8>]>,
+        /// Where to go on.
+        from: ScanFrom,
+        /// How many.
+        limit: usize,
+        /// The records, and where to go on if there are more.
+        reply: Reply<(Vec<Stored>, Option<ScanFrom>)>,
+    },
 }
 
 /// A page whose content is on disk.
@@ -149,7 +180,10 @@ impl ReplicaJob {
             | ReplicaJob::Read { .. }
             | ReplicaJob::Totals(..)
             | ReplicaJob::Url(..)
-            | ReplicaJob::CountCrawls(..) => false,
+            | ReplicaJob::CountCrawls(..)
+            | ReplicaJob::Records { .. }
+            | ReplicaJob::Domains { .. }
+            | ReplicaJob::Scan { .. } => false,
         }
     }
 
@@ -212,6 +246,12 @@ impl ReplicaJob {
             ReplicaJob::Totals(slots, reply) => answer(reply, store.totals(&slots)),
             ReplicaJob::Url(key, reply) => answer(reply, store.url(&key)),
             ReplicaJob::CountCrawls(slots, reply) => answer(reply, store.crawl_counts(&slots)),
+            ReplicaJob::Records { crawl, names, reply } => answer(reply, store.records(&crawl, &names)),
+            ReplicaJob::Domains { crawl, slots, reply } => {
+                let domains = store.domains_of(&crawl, Some(&slots));
+                answer(reply, domains.map(|domains| domains.into_iter().collect()))
+            }
+            ReplicaJob::Scan { domains, from, limit, reply } => answer(reply, store.scan(&domains, from, limit)),
             _ => unreachable!("writes go to `apply`"),
         }
     }

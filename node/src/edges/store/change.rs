@@ -17,6 +17,7 @@ use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{INLINKS_BYTES, inlinks};
+use super::found::Finding;
 use super::replica::Overlay;
 use super::rows::Rows;
 use super::tally::Counts;
@@ -103,6 +104,8 @@ pub struct Change<'a> {
     pub(super) clients: super::clients::Overlay,
     /// Keys of contents that this change puts down, which no read of the database finds.
     pub(super) contents: BTreeSet<Vec<u8>>,
+    /// Links of the page that is being settled, for the page graph.
+    pub(super) finding: Option<Finding>,
 }
 
 impl Store {
@@ -121,6 +124,7 @@ impl Store {
             overlay: Overlay::new(),
             clients: super::clients::Overlay::default(),
             contents: BTreeSet::new(),
+            finding: None,
         }
     }
 }
@@ -139,6 +143,7 @@ impl Change<'_> {
         let is_seed = |found: &Discovered| parent.is_none() && found.kind == EntryKind::Page && found.depth == 0;
         for found in urls {
             let key = UrlKey::new(crawl, &found.url);
+            self.find_link(&key, &found);
             if self.fresh.contains(&key.id()) || (self.store.seen.contains(key.id()) && !is_seed(&found)) {
                 self.count_link(key, parent);
             } else {
@@ -277,7 +282,7 @@ impl Change<'_> {
 
     /// Settles a flight: its record, its content, its links, and when it comes up again.
     pub fn settle(&mut self, done: Settle) -> Result<Landed, StoreError> {
-        let Settle { pick, ending, fetched, links, beyond, unix_ms } = done;
+        let Settle { pick, ending, fetched, mut links, beyond, unix_ms } = done;
         let crawl = pick.queue.crawl().to_owned();
         let key = UrlKey::new(&crawl, &pick.entry.url);
         let bytes = self.store.state.counters.bytes;
@@ -288,6 +293,10 @@ impl Change<'_> {
         let Some((old, inlinks)) = self.kept(&key)? else { return Ok(nothing) };
         if has_ended(&old.record, &pick.entry) {
             return Ok(nothing);
+        }
+        if matches!(ending, Ending::Answered(_)) {
+            self.begin_finding(&key, old.record.priority, unix_ms);
+            Self::take_score_out(&mut links, pick.order.priority, old.record.priority);
         }
         let Turned { kept, kind, aside } = old.clone().settled(&pick, ending, unix_ms, &self.store.rules);
         self.replace(&pick.queue, &key, Some(&old.record), &kept, inlinks)?;
@@ -301,6 +310,7 @@ impl Change<'_> {
             self.put_aside(&pick.queue, pick.order, entry)?;
         }
         let admitted = self.admit(&crawl, links, Some(key.id()), unix_ms)?;
+        self.end_finding();
         self.keep_links(&crawl, beyond, key.id())?;
         let bytes = self.store.state.counters.bytes;
         Ok(Landed { flight: pick.flight, kind: Some(kind), admitted, bytes })

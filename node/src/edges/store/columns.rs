@@ -10,9 +10,9 @@ use rocksdb::{
 use super::{Database, StoreOptions};
 
 /// All column families.
-pub(super) const FAMILIES: [&str; 16] = [
+pub(super) const FAMILIES: [&str; 19] = [
     "url", "ready", "due", "flight", "aside", "host", "content", "copies", "digest", "seen", "tally", "meta", "client",
-    "turn", "line", "agenda",
+    "turn", "line", "agenda", "found", "page", "link",
 ];
 
 /// Bytes of in-links before a URL's record.
@@ -37,11 +37,15 @@ pub(super) fn open(path: &Path, options: &StoreOptions) -> Result<Database, rock
     let mut database = database_options(options);
     database.create_if_missing(true);
     database.create_missing_column_families(true);
-    Database::open_cf_descriptors(&database, path, families(options))
+    Database::open_cf_descriptors(&database, path, families(options, |_| true))
 }
 
 pub(super) fn open_for_reading(path: &Path, options: &StoreOptions) -> Result<Database, rocksdb::Error> {
-    Database::open_cf_descriptors_read_only(&database_options(options), path, families(options), false)
+    let database = database_options(options);
+    // A folder that was written before a family was thought of does not have it until it is opened for writing.
+    let there = Database::list_cf(&database, path)?;
+    let families = families(options, |family| there.iter().any(|name| name == family));
+    Database::open_cf_descriptors_read_only(&database, path, families, false)
 }
 
 fn database_options(options: &StoreOptions) -> Options {
@@ -56,9 +60,10 @@ fn database_options(options: &StoreOptions) -> Options {
     database
 }
 
-fn families(options: &StoreOptions) -> Vec<ColumnFamilyDescriptor> {
+fn families(options: &StoreOptions, wanted: impl Fn(&str) -> bool) -> Vec<ColumnFamilyDescriptor> {
     let cache = Cache::new_lru_cache(options.cache_bytes);
-    FAMILIES.iter().map(|name| ColumnFamilyDescriptor::new(*name, family_options(name, options, &cache))).collect()
+    let families = FAMILIES.iter().filter(|name| wanted(name));
+    families.map(|name| ColumnFamilyDescriptor::new(*name, family_options(name, options, &cache))).collect()
 }
 
 fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options {
@@ -67,7 +72,7 @@ fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options 
     table.set_block_cache(cache);
     table.set_block_size(if busy { 8 << 10 } else { 4 << 10 });
     table.set_format_version(5);
-    if matches!(name, "url" | "flight" | "aside" | "host" | "copies" | "digest" | "seen" | "client" | "line") {
+    if matches!(name, "url" | "flight" | "aside" | "host" | "copies" | "digest" | "seen" | "client" | "line" | "page") {
         // Filters stay with their tables: in a bounded cache they push each other out and every lookup reads one.
         table.set_bloom_filter(FILTER_BITS, false);
     }
@@ -77,7 +82,7 @@ fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options 
     family.set_bottommost_compression_type(DBCompressionType::Zstd);
     family.set_write_buffer_size(if busy { options.write_buffer_bytes / 3 } else { options.write_buffer_bytes / 12 });
     family.set_max_write_buffer_number(3);
-    if busy {
+    if busy || name == "page" {
         merge_by_size(&mut family);
     }
     if name == "url" {

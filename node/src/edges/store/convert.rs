@@ -32,6 +32,11 @@ impl Store {
         self.write_meta(SIDE, &side)
     }
 
+    /// Whether the folder belongs to a node of a cluster.
+    pub fn is_replica(&self) -> Result<bool, StoreError> {
+        Ok(self.read_meta(SIDE)?.unwrap_or(false))
+    }
+
     fn clear_queues(&mut self) -> Result<(), StoreError> {
         for family in ["ready", "due", "flight"] {
             let column = self.family(family);

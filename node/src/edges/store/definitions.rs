@@ -10,6 +10,7 @@ use proto::counters::HostCounters;
 use proto::crawl::definition::CrawlDefinition;
 use proto::crawl::outcome::OutcomeRules;
 use proto::key::{QueueKey, split_due};
+use proto::site::SiteDefinition;
 use proto::wire;
 
 use super::change::Change;
@@ -43,11 +44,14 @@ impl Store {
         if self.periods.is_none() {
             let mut periods = BTreeMap::new();
             for definition in self.definitions()? {
-                let said = definition.body.as_ref().and_then(|body| CrawlDefinition::decode(body).ok());
-                if let (DefinitionKind::Crawl, Some(seconds)) =
-                    (definition.key.kind, said.and_then(|said| said.recrawl_period_s))
-                {
-                    periods.insert(definition.key.name, seconds.saturating_mul(1_000));
+                let Some(body) = &definition.body else { continue };
+                let said = match definition.key.kind {
+                    DefinitionKind::Crawl => CrawlDefinition::decode(body).ok(),
+                    DefinitionKind::Site => SiteDefinition::decode(body).map(|site| site.crawl()),
+                    DefinitionKind::Job | DefinitionKind::Setting => None,
+                };
+                if let Some(CrawlDefinition { name, recrawl_period_s: Some(seconds), .. }) = said {
+                    periods.insert(name, seconds.saturating_mul(1_000));
                 }
             }
             self.periods = Some(periods);

@@ -7,7 +7,7 @@
 //! `url` record, preceded by the in-links in four bytes; `ready` entries in fetching order; `due` entries that wait for their time;
 //! `flight` which of the ready entries are handed out (their URLs are SELECTED_TO_CRAWL); `host` facts and counters of a host;
 //! `aside` what the rules of this run do not admit; `content` where each version lies in the WARC files; `copies` which of them lack a second copy and who has the others'; `digest` the first URL of each content; `seen` queries counted per path;
-//! `tally` in-links that are not yet added to their records; `meta` format version, state and definitions;
+//! `tally` in-links that are not yet added to their records; `found`, `page` and `link` the page graph; `meta` format version, state and definitions;
 //! `client`, `turn`, `line` and `agenda` the queues that clients fetch from (`clients`).
 
 mod aside;
@@ -18,8 +18,12 @@ mod columns;
 mod contents;
 mod convert;
 mod definitions;
+mod found;
+mod graph;
 pub mod ose;
 mod read;
+mod records;
+mod reorder;
 mod replica;
 mod rounds;
 mod rows;
@@ -31,6 +35,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use proto::counters::{Counters, HostCounters};
 use proto::crawl::outcome::OutcomeRules;
@@ -47,7 +52,9 @@ pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
 pub use self::clients::Decided;
 use self::contents::Copies;
 pub use self::contents::{Arriving, Offered, RESTORED_FILE};
+pub use self::graph::{GraphCounts, Intake, Move, PageGraph, PageRow};
 pub use self::read::{HostRow, Stored};
+pub use self::records::ScanFrom;
 pub use self::replica::{Begun, Merged};
 use self::tally::Tally;
 use super::warc::{PayloadDigest, RecordId, WarcEnd, WarcPosition};
@@ -159,6 +166,8 @@ pub struct StoreOptions {
     pub dedupe_content: bool,
     /// Links beyond the rules of a run that are kept for a run with wider ones.
     pub links_aside_max: u64,
+    /// Whether the links of pages are written down for the page graph.
+    pub graph: bool,
     /// URLs whose in-links gather in memory before they are added to their records, some 100 bytes each.
     pub tally_urls_max: usize,
     /// Memory for reads, in bytes.
@@ -179,6 +188,7 @@ impl Default for StoreOptions {
             content_copies: 1,
             dedupe_content: true,
             links_aside_max: 1_000_000,
+            graph: false,
             tally_urls_max: 65_536,
             cache_bytes: 64 << 20,
             write_buffer_bytes: 96 << 20,
@@ -256,7 +266,7 @@ struct KnownHost {
 /// The store of one node.
 pub struct Store {
     dir: PathBuf,
-    db: Database,
+    db: Arc<Database>,
     options: StoreOptions,
     rules: OutcomeRules,
     boot: u32,
@@ -277,6 +287,8 @@ pub struct Store {
     copies: Copies,
     /// Recrawl periods that definitions name, by crawl; `None` until they are read.
     periods: Option<std::collections::BTreeMap<String, u64>>,
+    /// Number of the next row of `found`.
+    next_found: u64,
 }
 
 impl Store {
@@ -299,6 +311,7 @@ impl Store {
         }
         store.load_due()?;
         store.begin_copies()?;
+        store.load_found()?;
         Ok(store)
     }
 
@@ -322,7 +335,7 @@ impl Store {
         let (seeded, tally_urls_max) = (Seeded::new(), options.tally_urls_max);
         Store {
             dir: dir.to_owned(),
-            db,
+            db: Arc::new(db),
             options,
             rules,
             boot: 0,
@@ -337,6 +350,7 @@ impl Store {
             next_due: vec![u64::MAX; usize::from(SLOTS)],
             copies: Copies::default(),
             periods: None,
+            next_found: 0,
         }
     }
 
@@ -444,6 +458,7 @@ impl Store {
         self.periods = None;
         self.load()?;
         self.load_flying()?;
+        self.load_found()?;
         self.load_due()
     }
 }

@@ -102,7 +102,7 @@ impl Store {
         Ok(Begun { boot, digests, definitions: self.definitions()? })
     }
 
-    fn copy(&self, key: &UrlKey) -> Result<Option<(RecordCopy, u32)>, StoreError> {
+    pub(super) fn copy(&self, key: &UrlKey) -> Result<Option<(RecordCopy, u32)>, StoreError> {
         let value = self.db.get_pinned_cf(&self.family("url"), key.as_bytes()).map_err(|error| self.failed(&error))?;
         value.map(|value| Ok((copy_of(key.clone(), &value)?, inlinks(&value)))).transpose()
     }
@@ -147,6 +147,9 @@ impl Store {
     ) -> Result<(Option<RecordCopy>, bool), StoreError> {
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
         let Some(kept) = self.opened(&key)? else { return Ok((None, false)) };
+        if kept.is_beyond(pick) {
+            return Ok((None, false)); // somebody changed it while it was fetched: that counts
+        }
         let (kept, page) = match stage {
             Stage::Crawled => (kept.crawled(pick, self.options.node), false),
             Stage::Processed => {

@@ -41,6 +41,11 @@ impl Rows {
         self.rows.is_empty()
     }
 
+    /// Keys of a family that have rows here.
+    pub(super) fn keys(&self, family: &'static str) -> impl Iterator<Item = &[u8]> {
+        self.rows.iter().filter(move |row| row.family == family).map(|row| &self.bytes[row.start..row.key_end])
+    }
+
     /// Adds a row whose value `write` appends to what it is given.
     pub(super) fn put<E>(
         &mut self,

@@ -12,6 +12,7 @@ use proto::url::{CanonicalUrl, UrlRules};
 use super::*;
 
 mod contents;
+mod graph;
 mod rules;
 
 fn url(text: &str) -> CanonicalUrl {

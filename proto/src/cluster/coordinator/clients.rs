@@ -40,6 +40,23 @@ impl Coordinator {
         self.client_kept(ticket, out);
     }
 
+    /// A person changed records of the crawl: they are written to the replicas of their slots, wherever those are. A record that came further
+    /// meanwhile stays as it is, as with every write.
+    pub(super) fn amended(&mut self, now: Micros, ticket: u64, copies: Vec<RecordCopy>, out: &mut Vec<Effect>) {
+        let mut by_slot: BTreeMap<Slot, Vec<RecordCopy>> = BTreeMap::new();
+        copies.into_iter().for_each(|copy| by_slot.entry(copy.slot()).or_default().push(copy));
+        let writes: Vec<(Slot, Vec<RecordCopy>)> = by_slot
+            .into_iter()
+            .flat_map(|(slot, copies)| parcels(copies).into_iter().map(move |copies| (slot, copies)))
+            .collect();
+        // One more than there are, so that it is not done before the last one began.
+        self.keeping.insert(ticket, writes.len() + 1);
+        for (slot, copies) in writes {
+            self.write(now, slot, copies, Purpose::Client { ticket }, out);
+        }
+        self.client_kept(ticket, out);
+    }
+
     /// Writes records of one slot that our disk has.
     fn write_on(&mut self, now: Micros, slot: Slot, copies: Vec<RecordCopy>, ticket: u64, out: &mut Vec<Effect>) {
         let (me, members, keepers) = (self.rules.me, self.members(), self.keepers(slot));

@@ -246,6 +246,7 @@ impl Coordinator {
             Input::Settlement { flight, stage, copy, page } => self.settlement(now, flight, stage, copy, page, out),
             Input::Admitted { admit, copies } => self.admitted(now, admit, copies, out),
             Input::Submitted { ticket, crawl, urls } => self.submitted(now, ticket, &crawl, urls, out),
+            Input::Amended { ticket, copies } => self.amended(now, ticket, copies, out),
             Input::Abandoned { ticket } => self.outbox.cancel(Ticket::Client(ticket)),
             Input::Fetched { run, ending, links } => self.fetched(now, run, ending, links, out),
             Input::Measured(load) => {

@@ -169,6 +169,13 @@ pub enum Input {
         /// The URLs.
         urls: Vec<Discovered>,
     },
+    /// A client changed records.
+    Amended {
+        /// Whom to tell.
+        ticket: u64,
+        /// The records, as they are from now on.
+        copies: Vec<RecordCopy>,
+    },
     /// A client no longer waits.
     Abandoned {
         /// Which.

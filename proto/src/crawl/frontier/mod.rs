@@ -206,6 +206,7 @@ impl Frontier {
             Input::Served { slot } => self.served(slot),
             Input::Unleased { slot } => self.unleased(now, slot),
             Input::Crawls(crawls) => self.redefined(now, crawls),
+            Input::Reordered { queue } => self.reordered(now, queue, out),
         }
         self.expire(now, out);
         self.part(out);
@@ -380,26 +381,36 @@ impl Frontier {
 
     // What happened.
 
-    fn admitted(&mut self, now: Now, key: QueueKey, order: Order, entry: Entry, new_host: bool, out: &mut Vec<Effect>) {
+    /// Has a queue in memory that has entries; says whether it is there, and not left on disk.
+    fn hold(&mut self, now: Now, key: &QueueKey, new_host: bool, out: &mut Vec<Effect>) -> bool {
         if !self.leases.serve(key.slot()) {
-            return self.forget(&key);
+            self.forget(key);
+            return false;
         }
         if !self.crawls.runs(key.crawl()) {
-            return self.leave_paused(&key);
+            self.leave_paused(key);
+            return false;
         }
-        if !self.queues.contains_key(&key) {
+        if !self.queues.contains_key(key) {
             if self.queues.len() >= self.rules.queues_max {
                 self.leave_on_disk(key.slot());
-                self.forget(&key);
-                return;
+                self.forget(key);
+                return false;
             }
-            let mut queue = self.new_queue(now, &key, &HostFacts::default());
-            queue.busy = self.is_asked(&key);
+            let mut queue = self.new_queue(now, key, &HostFacts::default());
+            queue.busy = self.is_asked(key);
             if !new_host {
                 queue.loading = true;
                 out.push(Effect::Load { read: self.begin_read(), queue: key.clone(), limit: self.window_max() });
             }
             self.queues.insert(key.clone(), Box::new(queue));
+        }
+        true
+    }
+
+    fn admitted(&mut self, now: Now, key: QueueKey, order: Order, entry: Entry, new_host: bool, out: &mut Vec<Effect>) {
+        if !self.hold(now, &key, new_host, out) {
+            return;
         }
         let window_max = self.window_max();
         // A read that came before this may have brought the entry already, or it was put up again before we heard that it landed.
@@ -514,6 +525,16 @@ impl Frontier {
         let Some(queue) = self.queues.get_mut(key) else { return };
         queue.refilled(entries, more, window_max);
         self.schedule(key, now.mono);
+    }
+
+    /// What is in memory of a queue, or on its way there, has places that are not its own any more.
+    fn reordered(&mut self, now: Now, key: QueueKey, out: &mut Vec<Effect>) {
+        if self.hold(now, &key, false, out) {
+            let queue = self.queues.get_mut(&key).expect("it is held");
+            queue.window.clear();
+            queue.read_again();
+            self.schedule(&key, now.mono);
+        }
     }
 
     fn resolved(&mut self, now: Now, key: &QueueKey, address: Result<IpAddr, Failure>) {

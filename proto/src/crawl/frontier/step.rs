@@ -187,6 +187,12 @@ pub enum Input {
     },
     /// The crawls are these from now on.
     Crawls(Arc<Crawls>),
+    /// Storage was told to give entries of this queue other places, or an entry is new that has had another place since. Reads that are
+    /// asked for from now on come behind that.
+    Reordered {
+        /// The queue.
+        queue: QueueKey,
+    },
 }
 
 /// What to do.

@@ -80,6 +80,8 @@ struct World {
     queues_seen_max: usize,
     flights_seen_max: usize,
     robots_seen_max: usize,
+    /// Places that entries have left.
+    moved: BTreeSet<(Order, QueueKey)>,
 }
 
 impl World {
@@ -107,6 +109,7 @@ impl World {
             queues_seen_max: 0,
             flights_seen_max: 0,
             robots_seen_max: 0,
+            moved: BTreeSet::new(),
         }
     }
 
@@ -265,12 +268,35 @@ impl World {
         self.now = self.now.max(next);
         match self.events.first_entry().filter(|first| first.key().0 <= self.now) {
             Some(first) => {
-                let input = first.remove();
+                let input = match first.remove() {
+                    Input::Admitted { queue, order, .. } if self.moved.contains(&(order, queue.clone())) => {
+                        Input::Reordered { queue }
+                    }
+                    input => input,
+                };
                 self.step(input);
             }
             None => self.step(Input::Tick),
         }
         true
+    }
+
+    /// Gives what waits in one of the queues other places.
+    fn reorder(&mut self) {
+        let at = self.rng.random_range(0..self.disk.len());
+        let (key, entries) = self.disk.iter_mut().nth(at).expect("below their number");
+        let mut placed = BTreeMap::new();
+        for (old, entry) in std::mem::take(entries) {
+            let order = Order { priority: self.rng.random_range(0..4), ..old };
+            if order != old {
+                self.moved.insert((old, key.clone()));
+            }
+            self.moved.remove(&(order, key.clone()));
+            placed.insert(order, entry);
+        }
+        *entries = placed;
+        let queue = key.clone();
+        self.step(Input::Reordered { queue });
     }
 
     fn left(&self) -> usize {
@@ -572,6 +598,7 @@ proptest! {
         flights_max in 1..6usize,
         failing in 0..3u8,
         news_late_max in prop_oneof![Just(0), 1..3_000_000u64],
+        reordered in 0..40usize,
     ) {
         let rules = FrontierRules { queues_max, window_max, flights_max, ..rules() };
         let mut world = World { news_late_max, ..World::new(rules, seed) };
@@ -586,6 +613,13 @@ proptest! {
                 world.add(&format!("http://{}/{number}", name(*host)), *priority, *depth, *tell);
             }
         }
+        world.step(Input::Tick);
+        for _ in 0..reordered {
+            for _ in 0..world.rng.random_range(0..12) {
+                world.advance();
+            }
+            world.reorder();
+        }
         world.run(200_000);
         prop_assert_eq!(world.left(), 0);
         prop_assert_eq!(world.fetched.len(), pages.len());
@@ -593,6 +627,25 @@ proptest! {
         prop_assert!(world.queues_seen_max <= queues_max);
         world.assert_polite(SECOND);
     }
+}
+
+#[test]
+fn what_scores_put_in_front_is_fetched_next() {
+    let mut world = World::new(rules(), 1);
+    for page in 0..20 {
+        world.add(&format!("http://a.example/{page}"), 100, 1, true);
+    }
+    while world.fetched.len() < 5 {
+        world.advance();
+    }
+    let (queue, entries) = world.disk.iter_mut().next().unwrap();
+    let (last, entry) = entries.pop_last().unwrap();
+    entries.insert(Order { priority: 107, ..last }, entry);
+    let queue = queue.clone();
+    world.step(Input::Reordered { queue });
+    world.run(10_000);
+    assert_eq!(world.fetched[5].1, Order { priority: 107, ..last }, "behind the window, and in front of it now");
+    assert_eq!(world.fetched.len(), 20);
 }
 
 #[test]

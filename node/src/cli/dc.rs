@@ -1,0 +1,178 @@
+//! `orbweaver dc`: the operations of the HCE Distributed Crawler, with its JSON in and out, as its client had them.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use proto::control::{Answer, Request};
+use proto::site::Operation;
+use serde_json::{Map, Value as Json};
+
+use super::ctl::{AccessArguments, Connection, in_runtime};
+use super::progress::say;
+use super::{Complaint, Exit};
+
+const EXAMPLES: &str = r#"Examples:
+  orbweaver dc --data /srv/orbweaver --command SITE_NEW --file site.json
+  orbweaver dc --data /srv/orbweaver --command SITE_NEW --fields '{"id": "news", "urls": ["https://example.com/"], "maxResources": 100}'
+  orbweaver dc --data /srv/orbweaver --command SITE_STATUS --fields '{"id": "news"}' --merge 0
+
+A request is an object, or a list of objects, whose fields are those of the original. The answer is JSON on standard output.
+Exit codes: 0 done, 1 something of it failed (the answer says what), 2 wrong usage."#;
+
+/// Arguments of `dc`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct DcArguments {
+    #[command(flatten)]
+    access: AccessArguments,
+    /// What to do, as in SITE_NEW
+    #[arg(long, visible_alias = "cmd", value_name = "OPERATION", value_parser = parse_operation)]
+    command: Operation,
+    /// File with the request, - for standard input
+    #[arg(long, short, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Fields that are put over those of the file, as a JSON object; a value file://PATH is the text of that file
+    #[arg(long, visible_alias = "ff", value_name = "JSON")]
+    fields: Option<String>,
+    /// How they are put over: 0 replaces a field, 1 goes into objects, 2 also appends to lists
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=2))]
+    mode: u8,
+    /// 1 for one answer of all nodes together, 0 for one of each
+    #[arg(long, value_name = "0|1", default_value = "1", value_parser = ["0", "1", "true", "false"])]
+    merge: String,
+    /// File to write the answer to instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+fn parse_operation(text: &str) -> Result<Operation, String> {
+    Operation::of_name(text).ok_or_else(|| {
+        let names: Vec<&str> = Operation::ALL.iter().map(|(name, _)| *name).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+/// Runs an operation.
+pub(super) fn run(arguments: &DcArguments) -> Result<Exit, Complaint> {
+    let body = body(arguments)?;
+    let merge = matches!(arguments.merge.as_str(), "1" | "true");
+    let request = Request::Operation { operation: arguments.command, body: body.to_string(), merge };
+    let access = arguments.access.understand()?;
+    let answer = in_runtime(async {
+        let connection = Connection::open(&access).await?;
+        let answer = ask(&connection, &request).await;
+        connection.close().await;
+        answer
+    })?;
+    let text = format!("{answer:#}");
+    match &arguments.output {
+        Some(path) => std::fs::write(path, text + "\n")
+            .map_err(|error| Complaint::failed(format!("cannot write {}: {error}", path.display())))?,
+        None => say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?,
+    }
+    Ok(if is_good(&answer) { Exit::Done } else { Exit::Failed })
+}
+
+/// Asks for an operation; what it came to, as JSON.
+pub(super) async fn ask(connection: &Connection, request: &Request) -> Result<Json, Complaint> {
+    match connection.ask(request).await? {
+        Answer::Operation(text) => {
+            serde_json::from_str(&text).map_err(|error| Complaint::failed(format!("the answer is no JSON: {error}")))
+        }
+        Answer::Refused(why) => Err(Complaint::failed(why)),
+        other => Err(Complaint::failed(format!("the node answered {other:?}"))),
+    }
+}
+
+/// Whether nothing of an answer says that something failed.
+pub(super) fn is_good(answer: &Json) -> bool {
+    let good = |object: &Json| object["errorCode"].as_u64().unwrap_or(0) == 0;
+    let items = answer["itemsList"].as_array().map(Vec::as_slice).unwrap_or_default();
+    good(answer) && items.iter().all(|item| good(item) && good(&item["itemObject"]))
+}
+
+fn body(arguments: &DcArguments) -> Result<Json, Complaint> {
+    let mut body = match &arguments.file {
+        Some(path) => parse(&path.display().to_string(), &read(path)?)?,
+        None => Json::Object(Map::new()),
+    };
+    if let Some(fields) = &arguments.fields {
+        let mut over = parse("--fields", fields)?;
+        load_files(&mut over)?;
+        let targets: Vec<&mut Json> = match &mut body {
+            Json::Array(items) => items.iter_mut().collect(),
+            one => vec![one],
+        };
+        targets.into_iter().for_each(|target| put_over(target, &over, arguments.mode));
+    }
+    Ok(body)
+}
+
+fn read(path: &Path) -> Result<String, Complaint> {
+    let text =
+        if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
+    text.map_err(|error| Complaint::usage(format!("cannot read {}: {error}", path.display())))
+}
+
+fn parse(from: &str, text: &str) -> Result<Json, Complaint> {
+    serde_json::from_str(text).map_err(|error| Complaint::usage(format!("{from} is no JSON: {error}")))
+}
+
+/// Puts the texts of files in the place of `file://PATH`.
+fn load_files(value: &mut Json) -> Result<(), Complaint> {
+    match value {
+        Json::String(text) => {
+            if let Some(path) = text.strip_prefix("file://") {
+                *text = read(Path::new(path))?;
+            }
+            Ok(())
+        }
+        Json::Array(items) => items.iter_mut().try_for_each(load_files),
+        Json::Object(fields) => fields.values_mut().try_for_each(load_files),
+        _ => Ok(()),
+    }
+}
+
+/// Puts one value over another.
+fn put_over(target: &mut Json, over: &Json, mode: u8) {
+    match (target, over) {
+        (Json::Object(target), Json::Object(over)) => {
+            for (name, value) in over {
+                match target.get_mut(name) {
+                    Some(there) if mode > 0 => put_over(there, value, mode),
+                    _ => drop(target.insert(name.clone(), value.clone())),
+                }
+            }
+        }
+        (Json::Array(target), Json::Array(over)) if mode == 2 => target.extend(over.iter().cloned()),
+        (target, over) => *target = over.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_put_over_in_three_ways() {
+        let file = json!({"a": {"x": 1, "y": [1]}, "b": 2});
+        let over = json!({"a": {"y": [2]}, "c": 3});
+        let put = |mode| {
+            let mut target = file.clone();
+            put_over(&mut target, &over, mode);
+            target
+        };
+        assert_eq!(put(0), json!({"a": {"y": [2]}, "b": 2, "c": 3}));
+        assert_eq!(put(1), json!({"a": {"x": 1, "y": [2]}, "b": 2, "c": 3}));
+        assert_eq!(put(2), json!({"a": {"x": 1, "y": [1, 2]}, "b": 2, "c": 3}));
+    }
+
+    #[test]
+    fn an_answer_is_good_only_if_all_of_it_is() {
+        assert!(is_good(&json!({"errorCode": 0, "itemsList": [{"errorCode": 0, "itemObject": {"id": "a"}}]})));
+        assert!(!is_good(&json!({"errorCode": 0, "itemsList": [{"errorCode": 0, "itemObject": {"errorCode": 2020}}]})));
+        assert!(!is_good(&json!({"errorCode": 0, "itemsList": [{"errorCode": 1}]})));
+    }
+}

@@ -1,0 +1,109 @@
+//! `orbweaver pages rank`: the best pages by a score that is computed here and now.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use proto::score::hits::Hits;
+use proto::score::pagerank::{DAMPING, PageRank};
+use proto::score::{Scorer, Stop};
+use serde::Serialize;
+
+use super::{Failure, Folder, line};
+use crate::cli::Complaint;
+use crate::edges::cores::Threads;
+use crate::scoring::FOLDER;
+use crate::scoring::lists::{LinkLists, Wanted};
+
+/// Arguments of `rank`.
+#[derive(Args)]
+pub(super) struct RankArguments {
+    /// By what
+    #[arg(long, value_enum, default_value = "pagerank")]
+    by: RankBy,
+    /// How many pages to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// Count only links from one domain to another
+    #[arg(long)]
+    other_domains_only: bool,
+    /// How often PageRank follows a link instead of beginning anew
+    #[arg(long, value_name = "D", default_value_t = DAMPING)]
+    damping: f64,
+    /// Compute until the scores change by less than this part of their sum
+    #[arg(long, value_name = "PART", default_value_t = 1e-9)]
+    precision: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RankBy {
+    /// PageRank
+    Pagerank,
+    /// Pages that good hubs link to
+    HitsAuthority,
+    /// Pages that link to good authorities
+    HitsHub,
+}
+
+/// A page and its place.
+#[derive(Serialize)]
+struct Ranked<'a> {
+    rank: usize,
+    score: f64,
+    number: u32,
+    id: String,
+    url: &'a str,
+}
+
+impl Folder<'_> {
+    pub(super) fn rank(&mut self, rank: &RankArguments) -> Result<(), Failure> {
+        let scores = self.scores(rank)?;
+        let mut best: Vec<u32> = (0..scores.len() as u32).collect();
+        // Equal scores in the order of discovery, so that the same graph is always the same list.
+        let better = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
+        let top = rank.top.min(best.len());
+        if (1..best.len()).contains(&top) {
+            best.select_nth_unstable_by(top - 1, better);
+        }
+        best.truncate(top);
+        best.sort_by(better);
+        for (place, number) in (1..).zip(best) {
+            let Some(key) = self.graph.key(number)? else { continue };
+            let Some(stored) = self.store.url(&key)? else { continue };
+            let (score, id, url) = (scores[number as usize], key.id().to_string(), stored.record.url.as_str());
+            match self.arguments.json {
+                true => line(&mut self.out, &Ranked { rank: place, score, number, id, url })?,
+                false => writeln!(self.out, "{place:>8}  {score:.6e}  {url}")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn scores(&self, rank: &RankArguments) -> Result<Vec<f64>, Failure> {
+        if !(0.0..1.0).contains(&rank.damping) {
+            return Err(Failure::Complaint(Complaint::usage("--damping must be at least 0 and below 1")));
+        }
+        let failed = |error: crate::scoring::lists::ListsError| Failure::Complaint(Complaint::failed(error));
+        // Beside the data if that folder is there, because that is where the room is.
+        let beside = self.arguments.data.join(FOLDER);
+        let dir = if beside.is_dir() { beside } else { std::env::temp_dir() };
+        let wanted = Wanted { out: rank.by != RankBy::Pagerank, other_domains_only: rank.other_domains_only };
+        let lists = LinkLists::read(&self.graph, wanted, &dir).map_err(failed)?;
+        let (graph, cores) = (lists.graph().map_err(failed)?, Threads::new(0));
+        let stop = Stop { precision: rank.precision, loops_max: 1_000 };
+        let (mut pagerank, mut hits) = (PageRank::new(rank.damping), Hits::default());
+        Ok(match rank.by {
+            RankBy::Pagerank => {
+                pagerank.update(&graph, &stop, &cores);
+                pagerank.scores().to_vec()
+            }
+            RankBy::HitsAuthority => {
+                hits.update(&graph, &stop, &cores);
+                hits.scores().to_vec()
+            }
+            RankBy::HitsHub => {
+                hits.update(&graph, &stop, &cores);
+                hits.hubs().to_vec()
+            }
+        })
+    }
+}

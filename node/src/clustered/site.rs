@@ -1,0 +1,513 @@
+//! Answers to operations on sites: each is read, checked, kept on enough nodes, and answered in the JSON of the Distributed Crawler.
+//!
+//! A request is an object, or a list of them; each gets its own status, and one that is wrong changes nothing. Root URLs are kept before the site is
+//! defined: until then nothing of it is fetched, and whoever hears that it is knows that they are kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proto::batch::{Discovered, EntryKind};
+use proto::cluster::amend::Amendment;
+use proto::cluster::registry::{DefinitionKey, DefinitionKind, NotDefined, Version};
+use proto::control::crawl::{CrawlCounts, CrawlList, CrawlsHere};
+use proto::control::records::UrlName;
+use proto::control::{Answer, node_name};
+use proto::crawl::crawls::Crawls;
+use proto::crawl::definition::DefinitionError;
+use proto::date;
+use proto::id::SLOTS;
+use proto::query::{Collector, Source, Value};
+use proto::site::{
+    BadRequest, Criterions, GENERAL_SITE, Operation, Site, SiteCleanup, SiteDefinition, SiteDelete, SiteFind,
+    SiteStatus, SiteUpdate, code, state,
+};
+use proto::url::CanonicalUrl;
+use serde_json::{Value as Json, json};
+use tokio::time::{Duration, Instant};
+
+use super::crawl::TRIES;
+use super::{SUBMIT_URLS, Shared, submit};
+use crate::edges::clock::unix_ms;
+use crate::edges::swarm::Swarm;
+use crate::edges::swarm::identity::node_of;
+use crate::messages::Define;
+use crate::node::Node;
+
+/// Objects in one request.
+const ITEMS_MAX: usize = 1_000;
+/// Sites that SITE_FIND tells of if nothing is said.
+const FIND_DEFAULT: usize = 10;
+
+/// Why an operation on one site was not carried out.
+pub(super) struct Failed {
+    code: u32,
+    /// What to tell.
+    pub(super) message: String,
+}
+
+impl Failed {
+    pub(super) fn new(code: u32, message: impl ToString) -> Failed {
+        Failed { code, message: message.to_string() }
+    }
+
+    pub(super) fn no_site(id: &str) -> Failed {
+        Failed::new(code::SITE, format!("there is no site {id:?}"))
+    }
+}
+
+impl From<BadRequest> for Failed {
+    fn from(bad: BadRequest) -> Failed {
+        Failed::new(code::BAD_REQUEST, bad)
+    }
+}
+
+/// What came of one request of a list.
+pub(super) type Outcome = Result<Json, Failed>;
+
+impl Shared {
+    /// Carries an operation out, and answers as the original does: a list with what each node, or all together, said.
+    pub(super) async fn operation(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        operation: Operation,
+        body: &str,
+        merge: bool,
+    ) -> Answer {
+        let began = Instant::now();
+        let answers = match serde_json::from_str::<Json>(body) {
+            Err(error) => {
+                vec![Item::of(general(vec![Err(Failed::new(code::BAD_REQUEST, format!("no JSON: {error}")))]))]
+            }
+            Ok(body) => self.carry_out(node, swarm, operation, body, merge).await,
+        };
+        let me = node_of(&self.me);
+        let items: Vec<Json> = answers
+            .into_iter()
+            .map(|Item { of, object, error }| {
+                json!({
+                    "errorCode": u32::from(error.is_some()),
+                    "errorMessage": error.unwrap_or_default(),
+                    "id": operation.name(),
+                    "host": self.me.to_string(),
+                    "port": 0,
+                    "node": of.unwrap_or_else(|| node_name(me)),
+                    "time": began.elapsed().as_millis() as u64,
+                    "itemObject": object,
+                })
+            })
+            .collect();
+        Answer::Operation(json!({"errorCode": 0, "errorMessage": "", "itemsList": items}).to_string())
+    }
+
+    async fn carry_out(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        operation: Operation,
+        body: Json,
+        merge: bool,
+    ) -> Vec<Item> {
+        let (list, bodies) = match body {
+            Json::Array(bodies) => (true, bodies),
+            one => (false, vec![one]),
+        };
+        if bodies.len() > ITEMS_MAX {
+            let what = format!("{} objects, more than {ITEMS_MAX} in one request", bodies.len());
+            return vec![Item::of(general(vec![Err(Failed::new(code::BAD_REQUEST, what))]))];
+        }
+        match operation {
+            Operation::SiteStatus => self.site_status(node, swarm, list, bodies, merge).await,
+            Operation::SiteFind => self.site_find(node, swarm, bodies).await,
+            Operation::UrlNew => vec![Item::of(self.url_new(node, swarm, bodies).await)],
+            Operation::UrlStatus => match self.url_status(node, swarm, bodies).await {
+                Ok(urls) => vec![Item::of(urls)],
+                Err(failed) => refusal(failed),
+            },
+            Operation::UrlFetch | Operation::SqlCustom => {
+                let [body] = <[Json; 1]>::try_from(bodies).unwrap_or([Json::Null]);
+                let answered = match operation {
+                    Operation::UrlFetch => self.url_fetch(node, swarm, body).await,
+                    _ => self.query(node, swarm, body).await,
+                };
+                match answered {
+                    Ok((object, error)) => vec![Item { error, ..Item::of(object) }],
+                    Err(failed) => refusal(failed),
+                }
+            }
+            Operation::UrlUpdate | Operation::UrlDelete | Operation::UrlCleanup => {
+                let mut outcomes = Vec::new();
+                for body in bodies {
+                    outcomes.push(self.url_change(node, swarm, body, operation).await);
+                }
+                vec![Item::of(general(outcomes))]
+            }
+            Operation::SiteNew | Operation::SiteUpdate | Operation::SiteDelete | Operation::SiteCleanup => {
+                let mut outcomes = Vec::new();
+                for body in bodies {
+                    outcomes.push(match operation {
+                        Operation::SiteNew => self.site_new(node, body).await,
+                        Operation::SiteUpdate => match SiteUpdate::read(body) {
+                            Ok(update) => {
+                                let id = update.id.clone();
+                                self.change_site(node, swarm, &id, &Change::Update(update)).await
+                            }
+                            Err(bad) => Err(bad.into()),
+                        },
+                        Operation::SiteDelete => self.site_delete(node, swarm, body).await,
+                        _ => match SiteCleanup::read(body) {
+                            Ok(request) => {
+                                let id = request.id.clone();
+                                self.change_site(node, swarm, &id, &Change::Cleanup(request)).await
+                            }
+                            Err(bad) => Err(bad.into()),
+                        },
+                    });
+                }
+                vec![Item::of(general(outcomes))]
+            }
+        }
+    }
+
+    // Looking.
+
+    async fn site_status(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        list: bool,
+        bodies: Vec<Json>,
+        merge: bool,
+    ) -> Vec<Item> {
+        let requests: Result<Vec<SiteStatus>, BadRequest> = bodies.into_iter().map(SiteStatus::read).collect();
+        let requests = match requests {
+            Ok(requests) => requests,
+            Err(bad) => return vec![Item::of(general(vec![Err(bad.into())]))],
+        };
+        let crawls = node.crawls();
+        let told = |counts: &BTreeMap<String, CrawlCounts>| {
+            let mut sites: Vec<Json> = requests
+                .iter()
+                .map(|request| match crawls.site(&request.id) {
+                    Some((site, _)) if !site.deleted => without(counted(site, counts), &request.exclude_list),
+                    _ => json!({"id": request.id, "state": state::NOT_FOUND}),
+                })
+                .collect();
+            if list { Json::Array(sites) } else { sites.pop().unwrap_or_default() }
+        };
+        if merge {
+            let counts = self.list_crawls(node, swarm).await;
+            return vec![Item { error: missing(&counts), ..Item::of(told(&by_name(&counts))) }];
+        }
+        let answers = self.crawls_everywhere(node, swarm).await;
+        let item = |(of, here): (String, Result<CrawlsHere, String>)| match here {
+            Ok(here) => Item { of: Some(of), object: told(&here.counts.into_iter().collect()), error: None },
+            Err(why) => Item { of: Some(of), object: Json::Null, error: Some(why) },
+        };
+        answers.into_iter().map(item).collect()
+    }
+
+    async fn site_find(&self, node: &Node, swarm: &Arc<Swarm>, mut bodies: Vec<Json>) -> Vec<Item> {
+        let wrong = refusal;
+        let body = match (bodies.pop(), bodies.is_empty()) {
+            (Some(body), true) => body,
+            _ => return wrong(Failed::new(code::BAD_REQUEST, "one object is expected")),
+        };
+        let find = match SiteFind::read(body) {
+            Ok(find) => find,
+            Err(bad) => return wrong(bad.into()),
+        };
+        let counts = self.list_crawls(node, swarm).await;
+        match found(&node.crawls(), &by_name(&counts), &find.url, find.criterions.as_ref()) {
+            Ok(sites) => {
+                let sites = sites.into_iter().map(|site| without(site, &find.exclude_list)).collect();
+                vec![Item { error: missing(&counts), ..Item::of(Json::Array(sites)) }]
+            }
+            Err(bad) => wrong(bad.into()),
+        }
+    }
+
+    // Changes.
+
+    pub(super) async fn site_new(&self, node: &Node, body: Json) -> Outcome {
+        let site = Site::read(body)?;
+        let id = site.id.clone();
+        let now = date::format(unix_ms());
+        let site = Site { c_date: Some(now.clone()), u_date: Some(now), iterations: 0, error_mask: 0, ..site };
+        let there = |crawls: &Crawls| {
+            let known = crawls.site(&id);
+            let name = known.map_or_else(|| id.clone(), |(known, _)| known.crawl_name());
+            let is_crawl = |name: &str| crawls.get(name).is_some_and(|crawl| crawl.site.is_none());
+            crawls.is_of_site(&id) || is_crawl(&id) || is_crawl(&name)
+        };
+        let taken = || Failed::new(code::SITE, format!("there is a site or a crawl {id:?} already"));
+        for _ in 0..TRIES {
+            let crawls = node.crawls();
+            if there(&crawls) {
+                return Err(taken());
+            }
+            let known = crawls.site(&id);
+            let epoch = known.map_or(0, |(known, _)| known.epoch);
+            let definition = SiteDefinition { epoch, ..SiteDefinition::new(site.clone()) };
+            let roots = self.understood(&crawls, &definition)?;
+            if definition.site.move_urls {
+                hand_in(node, &definition, &roots).await?;
+            }
+            match self.keep_site(node, &definition, known.and_then(|(_, version)| version)).await? {
+                Kept::Yes => return Ok(Json::from(id)),
+                Kept::ChangedMeanwhile => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
+        Err(taken())
+    }
+
+    async fn site_delete(&self, node: &Node, swarm: &Arc<Swarm>, body: Json) -> Outcome {
+        let request = SiteDelete::read(body)?;
+        let ids = match &request.criterions {
+            None => vec![request.id],
+            Some(criterions) => {
+                let counts = self.list_crawls(node, swarm).await;
+                if let Some(why) = missing(&counts) {
+                    return Err(Failed::new(
+                        code::NOT_KEPT,
+                        format!("{why}; which sites are meant cannot be said now"),
+                    ));
+                }
+                let sites = found(&node.crawls(), &by_name(&counts), "", Some(criterions))?;
+                sites.into_iter().map(|site| site.id).filter(|id| id != GENERAL_SITE).collect()
+            }
+        };
+        for id in &ids {
+            if id == GENERAL_SITE {
+                return Err(
+                    BadRequest::new("id", "the general site cannot be deleted; it can be emptied".to_owned()).into()
+                );
+            }
+            self.change_site(node, swarm, id, &Change::Delete).await?;
+        }
+        Ok(if request.criterions.is_some() { json!(ids) } else { json!(0) })
+    }
+
+    /// A site after a change. New root URLs are kept before that is.
+    async fn changed(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        known: &SiteDefinition,
+        change: &Change,
+    ) -> Result<SiteDefinition, Failed> {
+        let epoch = known.epoch.saturating_add(1);
+        match change {
+            Change::Delete => {
+                let site = Site { id: known.site.id.clone(), ..Site::default() };
+                Ok(SiteDefinition { site, epoch, deleted: true })
+            }
+            Change::Cleanup(request) => {
+                let now = Some(date::format(unix_ms()));
+                let emptied = Site {
+                    tc_date: now.clone(),
+                    u_date: now,
+                    iterations: 0,
+                    error_mask: 0,
+                    state: request.state,
+                    ..known.site.clone()
+                };
+                let emptied = SiteDefinition { site: emptied.checked()?, epoch, deleted: false };
+                let roots = self.understood(&node.crawls(), &emptied)?;
+                if request.save_root_urls != 0 || request.move_urls != 0 {
+                    hand_in(node, &emptied, &roots).await?;
+                }
+                Ok(emptied)
+            }
+            Change::Update(update) => {
+                let changed = update.apply(known, unix_ms())?;
+                let roots = self.understood(&node.crawls(), &changed)?;
+                let is_new = |root: &proto::site::RootUrl| !known.site.urls.contains(root);
+                let fresh = update.restarts() || changed.site.urls.iter().any(is_new);
+                let wanted = changed.site.property("UPDATE_NOT_INSERT_ROOT_URLS").is_none_or(|value| value == "0");
+                if fresh && wanted && changed.site.move_urls {
+                    hand_in(node, &changed, &roots).await?;
+                }
+                if update.restarts() {
+                    let names = roots.iter().map(|root| UrlName::Url(root.as_str().to_owned())).collect();
+                    let amended = self.amend(node, swarm, &changed.crawl_name(), names, Amendment::Renew).await;
+                    amended.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
+                }
+                Ok(changed)
+            }
+        }
+    }
+
+    /// Checks what only a node knows: its rules for URLs and the delays that it keeps. Gives the root URLs.
+    fn understood(&self, crawls: &Crawls, definition: &SiteDefinition) -> Result<Vec<CanonicalUrl>, Failed> {
+        if definition.site.request_delay > self.delay_max_ms {
+            let what = format!(
+                "{} ms, more than the {} ms that the nodes keep at most",
+                definition.site.request_delay, self.delay_max_ms
+            );
+            return Err(BadRequest::new("requestDelay", what).into());
+        }
+        let understood = definition.crawl().prepare(crawls.base(), crawls.urls());
+        understood.map(|(_, roots)| roots).map_err(|error| {
+            let field = match error {
+                DefinitionError::Filter(_) => "filters",
+                DefinitionError::Seed { .. } | DefinitionError::NoSeed | DefinitionError::TooManySeeds(_) => "urls",
+                DefinitionError::Name(_) | DefinitionError::Zero(_) => "id",
+            };
+            BadRequest::new(field, error.to_string()).into()
+        })
+    }
+
+    /// Changes a site that is there, and has the change kept; decides anew if somebody else's came between.
+    async fn change_site(&self, node: &Node, swarm: &Arc<Swarm>, id: &str, change: &Change) -> Outcome {
+        for _ in 0..TRIES {
+            let crawls = node.crawls();
+            let known = crawls.site(id).filter(|(known, _)| !known.deleted);
+            let (known, version) = known.ok_or_else(|| Failed::no_site(id))?;
+            let changed = self.changed(node, swarm, known, change).await?;
+            match self.keep_site(node, &changed, version).await? {
+                Kept::Yes => return Ok(Json::from(0)),
+                Kept::ChangedMeanwhile => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
+        Err(Failed::new(code::NOT_KEPT, NotDefined::Changed))
+    }
+
+    async fn keep_site(
+        &self,
+        node: &Node,
+        definition: &SiteDefinition,
+        expects: Option<Version>,
+    ) -> Result<Kept, Failed> {
+        let key = DefinitionKey { kind: DefinitionKind::Site, name: definition.site.id.clone() };
+        let body = definition.encode().map_err(|error| Failed::new(code::BAD_REQUEST, error))?;
+        match node.define(Define { key, expects, body: Some(body) }).await {
+            Ok(_) => Ok(Kept::Yes),
+            Err(NotDefined::Changed | NotDefined::StartedAnew) => Ok(Kept::ChangedMeanwhile),
+            Err(NotDefined::TooLarge) => Err(Failed::new(code::BAD_REQUEST, NotDefined::TooLarge)),
+            Err(other) => Err(Failed::new(code::NOT_KEPT, other)),
+        }
+    }
+}
+
+/// A change of a site that is there.
+enum Change {
+    Update(SiteUpdate),
+    Delete,
+    Cleanup(SiteCleanup),
+}
+
+enum Kept {
+    Yes,
+    ChangedMeanwhile,
+}
+
+/// One entry of an answer: what one node said, or all together.
+struct Item {
+    of: Option<String>,
+    object: Json,
+    error: Option<String>,
+}
+
+impl Item {
+    fn of(object: Json) -> Item {
+        Item { of: None, object, error: None }
+    }
+}
+
+fn refusal(failed: Failed) -> Vec<Item> {
+    vec![Item::of(general(vec![Err(failed)]))]
+}
+
+/// The answer to changes: the first code that is not 0, all messages, and a status for each.
+fn general(outcomes: Vec<Outcome>) -> Json {
+    let codes = outcomes.iter().map(|outcome| outcome.as_ref().map_or_else(|failed| failed.code, |_| code::OK));
+    let first = codes.into_iter().find(|code| *code != code::OK).unwrap_or(code::OK);
+    let several = outcomes.len() > 1;
+    let failures = outcomes.iter().enumerate().filter_map(|(at, outcome)| Some((at, outcome.as_ref().err()?)));
+    let messages: Vec<String> = failures
+        .map(|(at, failed)| if several { format!("[{at}] {}", failed.message) } else { failed.message.clone() })
+        .collect();
+    let message = messages.join(";");
+    let statuses: Vec<Json> =
+        outcomes.iter().map(|outcome| outcome.as_ref().map_or_else(|failed| json!(failed.code), Json::clone)).collect();
+    json!({"errorCode": first, "errorMessage": message, "statuses": statuses})
+}
+
+async fn hand_in(node: &Node, definition: &SiteDefinition, roots: &[CanonicalUrl]) -> Result<(), Failed> {
+    let priority = definition.site.priority;
+    let found =
+        |url: &CanonicalUrl| Discovered { url: url.clone(), kind: EntryKind::Page, depth: 0, priority, redirects: 0 };
+    let urls: Vec<Discovered> = roots.iter().map(found).collect();
+    for urls in urls.chunks(SUBMIT_URLS) {
+        submit(node, &definition.crawl_name(), urls).await.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
+    }
+    Ok(())
+}
+
+pub(super) fn by_name(list: &CrawlList) -> BTreeMap<String, CrawlCounts> {
+    list.crawls.iter().map(|row| (row.name.clone(), row.counts)).collect()
+}
+
+pub(super) fn missing(list: &CrawlList) -> Option<String> {
+    let nodes: Vec<String> = list.missing.iter().map(|(node, why)| format!("{node}: {why}")).collect();
+    // Who does not answer matters only as long as nobody holds its slots.
+    (!nodes.is_empty() && list.slots < u32::from(SLOTS))
+        .then(|| format!("what these nodes count is missing: {}", nodes.join("; ")))
+}
+
+/// A site with what it has come to.
+pub(super) fn counted(definition: &SiteDefinition, counts: &BTreeMap<String, CrawlCounts>) -> Site {
+    let CrawlCounts { totals, open } = counts.get(&definition.crawl_name()).copied().unwrap_or_default();
+    Site {
+        resources: totals.processed + totals.failed,
+        contents: totals.processed,
+        collected_urls: totals.known,
+        new_urls: open,
+        errors: totals.failed,
+        size: totals.bytes,
+        ..definition.site.clone()
+    }
+}
+
+/// A site as JSON, without some of its fields.
+fn without(site: Site, fields: &[String]) -> Json {
+    let mut json = json!(site);
+    if let Json::Object(all) = &mut json {
+        fields.iter().for_each(|name| drop(all.remove(name)));
+    }
+    json
+}
+
+/// The sites of which a root URL begins with `url` and that meet the criterions, in their order.
+pub(super) fn found(
+    crawls: &Crawls,
+    counts: &BTreeMap<String, CrawlCounts>,
+    url: &str,
+    criterions: Option<&Criterions>,
+) -> Result<Vec<Site>, BadRequest> {
+    let newest =
+        Criterions { order: "cDate DESC, id".to_owned(), limit: Some(json!(FIND_DEFAULT)), ..Criterions::default() };
+    let criterions = match criterions {
+        None => newest,
+        Some(said) => {
+            let order = if said.order.trim().is_empty() { newest.order } else { said.order.clone() };
+            Criterions { order, limit: said.limit.clone().or(newest.limit), condition: said.condition.clone() }
+        }
+    };
+    let query = criterions.query(Source::Sites)?;
+    let begins = |site: &SiteDefinition| url.is_empty() || site.site.urls.iter().any(|root| root.url.starts_with(url));
+    let mut collector = Collector::new(&query);
+    let sites: BTreeMap<String, Site> =
+        crawls.sites().filter(|site| begins(site)).map(|site| (site.site.id.clone(), counted(site, counts))).collect();
+    for site in sites.values() {
+        collector.look(site, unix_ms()).map_err(|error| BadRequest::new("criterions", error.to_string()))?;
+    }
+    let table = collector.finish();
+    let id = table.head.iter().position(|name| name == "id").unwrap_or(0);
+    let ids = table.rows.into_iter().filter_map(|row| match row.into_iter().nth(id) {
+        Some(Value::Text(id)) => Some(id),
+        _ => None,
+    });
+    Ok(ids.filter_map(|id| sites.get(&id).cloned()).collect())
+}

@@ -1,0 +1,444 @@
+//! Answers to operations on URLs of sites.
+//!
+//! Looking at one URL asks all nodes, and the latest copy counts. A query looks at every URL of its sites: each node at those of the slots that it
+//! holds, some thousand rows at a time, so that the crawl goes on meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proto::batch::{Discovered, EntryKind};
+use proto::cluster::amend::Amendment;
+use proto::control::records::{QueryText, RecordsAnswer, RecordsRequest, UrlName};
+use proto::control::{Answer, Request, node_name};
+use proto::crawl::crawls::Crawls;
+use proto::id::SLOTS;
+use proto::query::{Collector, Part, Query, Source, Table};
+use proto::record::UrlState;
+use proto::site::{
+    BadRequest, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, UrlFetch, UrlNew, UrlOrder, UrlRow, code, json_of,
+    md5_hex,
+};
+use proto::url::CanonicalUrl;
+use proto::wire;
+use serde_json::{Value as Json, json};
+use tokio::time::Duration;
+
+use super::records::Known;
+use super::site::{Failed, Outcome};
+use super::{SUBMIT_URLS, Shared, ask_peer_for, submit};
+use crate::edges::clock::unix_ms;
+use crate::edges::disk::{Job, ReplicaJob};
+use crate::edges::swarm::Swarm;
+use crate::node::Node;
+
+/// How long a node may look through its URLs.
+const QUERY_PATIENCE: Duration = Duration::from_secs(50);
+/// Rows that are read at once: a few milliseconds of the disk thread.
+const SCAN_ROWS: usize = 1_000;
+
+/// What URL_NEW says of a URL.
+const INSERTED: u8 = 0;
+const FAILED: u8 = 1;
+const EXISTED: u8 = 2;
+
+/// What a query found, and what it could not look at.
+pub(super) struct Answered {
+    pub(super) table: Table,
+    pub(super) missing: Option<String>,
+}
+
+impl Shared {
+    // Handing in.
+
+    /// A status for each URL: 0 inserted, 1 failed, 2 existed; with what is wrong with those that failed.
+    pub(super) async fn url_new(&self, node: &Node, swarm: &Arc<Swarm>, bodies: Vec<Json>) -> Json {
+        let mut statuses = vec![FAILED; bodies.len()];
+        let mut messages: Vec<String> = Vec::new();
+        let mut by_crawl: BTreeMap<String, Vec<(usize, Discovered)>> = BTreeMap::new();
+        for (at, body) in bodies.into_iter().enumerate() {
+            match self.place(node, body).await {
+                Ok((crawl, found)) => by_crawl.entry(crawl).or_default().push((at, found)),
+                Err(failed) => messages.push(format!("[{at}] {}", failed.message)),
+            }
+        }
+        for (crawl, urls) in by_crawl {
+            match self.insert(node, swarm, &crawl, &urls).await {
+                Ok(fresh) => urls.iter().zip(fresh).for_each(|((at, _), fresh)| {
+                    statuses[*at] = if fresh { INSERTED } else { EXISTED };
+                }),
+                Err(why) => messages.push(why),
+            }
+        }
+        let failed = statuses.contains(&FAILED);
+        let code = if failed { code::BAD_REQUEST } else { code::OK };
+        json!({"errorCode": code, "errorMessage": messages.join(";"), "statuses": statuses})
+    }
+
+    /// The crawl that a URL belongs to, and the URL.
+    async fn place(&self, node: &Node, body: Json) -> Result<(String, Discovered), Failed> {
+        let new = UrlNew::read(body)?;
+        let url = CanonicalUrl::parse(&new.url, &self.urls)
+            .map_err(|error| BadRequest::new("url", format!("{}: {error}", new.url)))?;
+        let site = self.site_of(node, &new, &url).await?;
+        let crawl = site.crawl_name();
+        let admitted = node.crawls().filter(&crawl).map(|filter| filter.admits(&url, 0));
+        match admitted {
+            Some(Ok(())) => {}
+            Some(Err(refusal)) => {
+                let what = format!("{} does not belong to site {:?}: {refusal}", url.as_str(), site.site.id);
+                return Err(BadRequest::new("url", what).into());
+            }
+            None => return Err(Failed::no_site(&site.site.id)),
+        }
+        let priority = new.priority.unwrap_or(site.site.priority);
+        Ok((crawl, Discovered { url, kind: EntryKind::Page, depth: 0, priority, redirects: 0 }))
+    }
+
+    async fn site_of(&self, node: &Node, new: &UrlNew, url: &CanonicalUrl) -> Result<Arc<SiteDefinition>, Failed> {
+        let crawls = node.crawls();
+        let named = |id: &str| crawls.site(id).map(|(site, _)| site).filter(|site| !site.deleted).cloned();
+        if let Some(id) = new.site_id.as_deref() {
+            let id = if id.is_empty() { GENERAL_SITE } else { id };
+            if let Some(site) = named(id) {
+                return Ok(site);
+            }
+            if new.site_select() == SiteSelect::None {
+                return Err(Failed::no_site(id));
+            }
+        } else if let Some(site) = longest_root(&crawls, url.as_str()) {
+            return Ok(site);
+        }
+        let general = || named(GENERAL_SITE).ok_or_else(|| Failed::no_site(GENERAL_SITE));
+        let origin = format!("{}/", url.origin());
+        let id = md5_hex(&origin);
+        match new.site_select() {
+            SiteSelect::Explicit => general(),
+            SiteSelect::Qualify => named(&id).map_or_else(general, Ok),
+            SiteSelect::Auto => match named(&id) {
+                Some(site) => Ok(site),
+                None => {
+                    self.site_new(node, json!({"id": id, "urls": [origin]})).await?;
+                    let (site, _) = node
+                        .crawls()
+                        .site(&id)
+                        .map(|(site, version)| (site.clone(), version))
+                        .ok_or_else(|| Failed::no_site(&id))?;
+                    Ok(site)
+                }
+            },
+            SiteSelect::None => {
+                let what = "is missing, and no site has a root URL that this one begins with".to_owned();
+                Err(BadRequest::new("siteId", what).into())
+            }
+        }
+    }
+
+    /// Has URLs kept; says of each whether it is new.
+    async fn insert(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        crawl: &str,
+        urls: &[(usize, Discovered)],
+    ) -> Result<Vec<bool>, String> {
+        let names = urls.iter().map(|(_, found)| UrlName::Url(found.url.as_str().to_owned())).collect();
+        let known = self.known(node, swarm, crawl, names).await?;
+        let is_new =
+            |known: &Option<Known>| known.as_ref().is_none_or(|known| known.kept.record.state == UrlState::Deleted);
+        let mut seen = BTreeSet::new();
+        let fresh: Vec<bool> = known
+            .iter()
+            .zip(urls)
+            .map(|(known, (_, found))| is_new(known) && seen.insert(found.url.as_str()))
+            .collect();
+        let wanted: Vec<Discovered> =
+            urls.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|((_, found), _)| found.clone()).collect();
+        for urls in wanted.chunks(SUBMIT_URLS) {
+            submit(node, crawl, urls).await?;
+        }
+        // What was deleted is known: it is put up again.
+        let deleted = known.iter().zip(urls).filter(|(known, _)| known.is_some() && is_new(known));
+        let names: Vec<UrlName> = deleted.map(|(_, (_, found))| UrlName::Url(found.url.as_str().to_owned())).collect();
+        if !names.is_empty() {
+            self.amend(node, swarm, crawl, names, Amendment::Renew).await?;
+        }
+        Ok(fresh)
+    }
+
+    // Looking.
+
+    /// The URL that a request names; `None` if it is not known.
+    pub(super) async fn url_status(&self, node: &Node, swarm: &Arc<Swarm>, bodies: Vec<Json>) -> Result<Json, Failed> {
+        let crawls = node.crawls();
+        let mut told = vec![Json::Null; bodies.len()];
+        let mut by_site: BTreeMap<String, Vec<(usize, UrlName)>> = BTreeMap::new();
+        for (at, body) in bodies.into_iter().enumerate() {
+            let order = UrlOrder::read(body)?;
+            by_site.entry(order.site().to_owned()).or_default().push((at, order.name(&self.urls)?));
+        }
+        for (id, names) in by_site {
+            let Some((site, _)) = crawls.site(&id).filter(|(site, _)| !site.deleted) else { continue };
+            let (places, names): (Vec<usize>, Vec<UrlName>) = names.into_iter().unzip();
+            let known = self.known(node, swarm, &site.crawl_name(), names).await;
+            let known = known.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
+            for (at, known) in places.into_iter().zip(known) {
+                let Some(Known { copy, kept, inlinks }) = known else { continue };
+                let row = UrlRow { site: &id, key: &copy.key, record: &kept.record, inlinks };
+                if row.is_there() {
+                    told[at] = row.json();
+                }
+            }
+        }
+        Ok(Json::Array(told.into_iter().filter(|url| !url.is_null()).collect()))
+    }
+
+    /// URLs of sites that meet criterions.
+    pub(super) async fn url_fetch(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        body: Json,
+    ) -> Result<(Json, Option<String>), Failed> {
+        let fetch = UrlFetch::read(body)?;
+        let query = fetch.checked()?;
+        let crawls = node.crawls();
+        let mut sites: Vec<&str> = fetch.sites.iter().map(String::as_str).collect();
+        if let Some(unknown) = sites.iter().find(|id| crawls.site(id).is_none_or(|(site, _)| site.deleted)) {
+            return Err(Failed::no_site(unknown));
+        }
+        if sites.is_empty() {
+            let active = crawls.sites().filter(|site| site.site.state == proto::site::state::ACTIVE);
+            sites = active.map(|site| site.site.id.as_str()).collect();
+        }
+        let chosen;
+        if let Some(criterions) = &fetch.sites_criterions {
+            let found = super::site::found(&crawls, &BTreeMap::new(), "", Some(criterions))?;
+            chosen = found.into_iter().map(|site| site.id).collect::<BTreeSet<String>>();
+            sites.retain(|id| chosen.contains(*id));
+        }
+        let criterions = |limit: Option<usize>| {
+            let said = fetch.limited(limit);
+            QueryText::Criterions {
+                condition: said.condition,
+                order: said.order,
+                limit: limit.unwrap_or(query.limit),
+                offset: query.offset,
+                urls_only: false,
+            }
+        };
+        let mut groups = vec![(criterions(None), sites.clone())];
+        if fetch.algorithm == 1 && sites.len() > 1 {
+            let share = query.limit.div_ceil(sites.len()).max(1);
+            groups = sites.iter().map(|site| (criterions(Some(share)), vec![*site])).collect();
+        }
+        let (mut urls, mut missing) = (Vec::new(), None);
+        for (text, sites) in groups {
+            let answered = self.look(node, swarm, &text, &sites).await?;
+            missing = missing.or(answered.missing);
+            urls.extend(objects(answered.table));
+        }
+        urls.truncate(query.limit);
+        Ok((Json::Array(urls), missing))
+    }
+
+    /// The answer to a query, as rows by name.
+    pub(super) async fn query(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        body: Json,
+    ) -> Result<(Json, Option<String>), Failed> {
+        let text = match body.get("query") {
+            Some(Json::String(text)) => text.clone(),
+            _ => return Err(BadRequest::new("query", "is missing: SELECT … FROM urls or sites …".to_owned()).into()),
+        };
+        let query = Query::parse(&text).map_err(|error| BadRequest::new("query", error.to_string()))?;
+        let crawls = node.crawls();
+        if query.source == Source::Sites {
+            let counts = self.list_crawls(node, swarm).await;
+            let (by_name, missing) = (super::site::by_name(&counts), super::site::missing(&counts));
+            let mut collector = Collector::new(&query);
+            for site in crawls.sites() {
+                let looked = collector.look(&super::site::counted(site, &by_name), unix_ms());
+                looked.map_err(|error| BadRequest::new("query", error.to_string()))?;
+            }
+            return Ok((rows(collector.finish()), missing));
+        }
+        let named = query.sites().map(|ids| ids.into_iter().map(str::to_owned).collect::<BTreeSet<String>>());
+        let wanted = |id: &str| named.as_ref().is_none_or(|named| named.contains(id));
+        let sites: Vec<&str> = crawls.sites().map(|site| site.site.id.as_str()).filter(|id| wanted(id)).collect();
+        let answered = self.look(node, swarm, &QueryText::Whole(text), &sites).await?;
+        Ok((rows(answered.table), answered.missing))
+    }
+
+    /// Has all nodes look at the URLs of sites.
+    pub(super) async fn look(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        text: &QueryText,
+        sites: &[&str],
+    ) -> Result<Answered, Failed> {
+        let crawls = node.crawls();
+        let query = text.understand().map_err(|error| BadRequest::new("criterions", error.to_string()))?;
+        let named = |id: &&str| crawls.site(id).map(|(site, _)| ((*id).to_owned(), site.crawl_name()));
+        let sites: Vec<(String, String)> = sites.iter().filter_map(named).collect();
+        let request = Request::Records(RecordsRequest::Look { query: text.clone(), sites: sites.clone() });
+        let others = swarm.nodes().into_iter().map(|peer| {
+            let (swarm, request) = (Arc::clone(swarm), request.clone());
+            async move {
+                match ask_peer_for(QUERY_PATIENCE, &swarm, peer.peer, &request).await {
+                    Ok(Answer::Records(RecordsAnswer::Part { part, slots })) => Ok((part, slots)),
+                    Ok(Answer::Refused(why)) => Err(format!("{}: {why}", node_name(peer.node))),
+                    Ok(other) => Err(format!("{} answered {other:?}", node_name(peer.node))),
+                    Err(error) => Err(format!("{}: {error}", node_name(peer.node))),
+                }
+            }
+        });
+        let (mine, others) =
+            futures_util::future::join(look_here(node, text, &sites), futures_util::future::join_all(others)).await;
+        let mut collector = Collector::new(&query);
+        let (mut slots, mut missing) = (0, Vec::new());
+        for answer in std::iter::once(mine).chain(others) {
+            match answer {
+                Ok((part, held)) => {
+                    let part: Part = wire::decode(&part).map_err(|error| Failed::new(code::NOT_KEPT, error))?;
+                    collector.merge(part).map_err(|error| BadRequest::new("criterions", error.to_string()))?;
+                    slots += held;
+                }
+                Err(why) => missing.push(why),
+            }
+        }
+        // Who does not answer matters only as long as nobody holds its slots.
+        let missing = (slots < u32::from(SLOTS)).then(|| {
+            missing.insert(0, format!("only {slots} of {SLOTS} slots were looked at"));
+            missing.join("; ")
+        });
+        Ok(Answered { table: collector.finish(), missing })
+    }
+
+    // Changing.
+
+    /// Changes the URLs that a request names, or that meet its criterions; says how many were changed, or whether the one was known.
+    pub(super) async fn url_change(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        body: Json,
+        operation: Operation,
+    ) -> Outcome {
+        let order = UrlOrder::read(body)?;
+        let amendment = match operation {
+            Operation::UrlDelete => Amendment::Delete,
+            Operation::UrlCleanup => Amendment::Clean,
+            _ => update_of(&order)?,
+        };
+        let crawls = node.crawls();
+        let site = crawls.site(order.site()).map(|(site, _)| site).filter(|site| !site.deleted);
+        let site = site.ok_or_else(|| Failed::no_site(order.site()))?;
+        let crawl = site.crawl_name();
+        let kept = |error: String| Failed::new(code::NOT_KEPT, error);
+        let Some(criterions) = &order.criterions else {
+            let name = order.name(&self.urls)?;
+            let there = self.known(node, swarm, &crawl, vec![name.clone()]).await.map_err(kept)?;
+            let there = there.into_iter().flatten().any(|known| known.kept.record.state != UrlState::Deleted);
+            let names = if there { vec![name] } else { Vec::new() };
+            return match self.amend(node, swarm, &crawl, names, amendment).await.map_err(kept)?.first() {
+                Some(Some(_)) => Ok(json!(0)),
+                _ => Err(Failed::new(code::SITE, format!("site {:?} has no such URL", site.site.id))),
+            };
+        };
+        let query = criterions.query(Source::Urls)?;
+        let text = QueryText::Criterions {
+            condition: criterions.condition.clone(),
+            order: criterions.order.clone(),
+            limit: query.limit,
+            offset: query.offset,
+            urls_only: true,
+        };
+        let answered = self.look(node, swarm, &text, &[&site.site.id]).await?;
+        if let Some(why) = answered.missing {
+            return Err(kept(format!("{why}; which URLs are meant cannot be said now")));
+        }
+        let urls = objects(answered.table);
+        let names = urls.iter().filter_map(|url| url["url"].as_str()).map(|url| UrlName::Url(url.to_owned())).collect();
+        let changed = self.amend(node, swarm, &crawl, names, amendment).await.map_err(kept)?;
+        Ok(json!(changed.iter().filter(|changed| **changed == Some(true)).count()))
+    }
+}
+
+/// What URL_UPDATE asks for.
+fn update_of(order: &UrlOrder) -> Result<Amendment, BadRequest> {
+    match (order.status, order.state) {
+        (Some(1), None | Some(0)) | (None, Some(0)) => Ok(Amendment::Renew),
+        (None, Some(1)) => Ok(Amendment::Disable),
+        (Some(status), _) if status != 1 => {
+            Err(BadRequest::new("status", format!("{status} is the crawl's to set; 1 has the URL crawled again")))
+        }
+        (None, None) => Err(BadRequest::new(
+            "status",
+            "nothing is to be changed; status 1 crawls again, state 0 enables, 1 disables".to_owned(),
+        )),
+        (_, state) => {
+            Err(BadRequest::new("state", format!("{} with this status: 0 enables, 1 disables", state.unwrap_or(0))))
+        }
+    }
+}
+
+/// The site that has the longest root URL with which a URL begins.
+fn longest_root(crawls: &Crawls, url: &str) -> Option<Arc<SiteDefinition>> {
+    let begins = |site: &SiteDefinition| {
+        site.site.urls.iter().map(|root| root.url.as_str()).filter(|root| url.starts_with(root)).map(str::len).max()
+    };
+    crawls
+        .sites()
+        .filter_map(|site| begins(site).map(|length| (length, site)))
+        .max_by_key(|(length, _)| *length)
+        .map(|(_, site)| Arc::clone(site))
+}
+
+/// Rows by name.
+fn objects(table: Table) -> Vec<Json> {
+    let Table { head, rows } = table;
+    let object = |row: Vec<proto::query::Value>| head.iter().cloned().zip(row.into_iter().map(json_of)).collect();
+    rows.into_iter().map(|row| Json::Object(object(row))).collect()
+}
+
+fn rows(table: Table) -> Json {
+    let head = json!(table.head);
+    json!({"head": head, "rows": objects(table)})
+}
+
+/// Looks at the URLs of sites in the slots that this node holds; gives what it found, encoded, and how many slots those are.
+pub(super) async fn look_here(
+    node: &Node,
+    text: &QueryText,
+    sites: &[(String, String)],
+) -> Result<(Vec<u8>, u32), String> {
+    let query = text.understand().map_err(|error| error.to_string())?;
+    let view = node.cluster().await.unwrap_or_default();
+    let mut collector = Collector::new(&query);
+    let now = unix_ms();
+    for (id, crawl) in sites {
+        let (crawl, slots) = (crawl.clone(), view.held.clone());
+        let domains = node.ask(|reply| Job::Replica(ReplicaJob::Domains { crawl, slots, reply })).await;
+        let domains: Arc<[Vec<u8>]> = domains.map_err(|error| error.to_string())?.into();
+        let mut from = (!domains.is_empty()).then_some((0, None));
+        while let Some(at) = from.take().filter(|_| !collector.is_full()) {
+            let domains = Arc::clone(&domains);
+            let page =
+                node.ask(|reply| Job::Replica(ReplicaJob::Scan { domains, from: at, limit: SCAN_ROWS, reply })).await;
+            let (found, next) = page.map_err(|error| error.to_string())?;
+            for stored in &found {
+                let row = UrlRow { site: id, key: &stored.key, record: &stored.record, inlinks: stored.inlinks };
+                if row.is_there() {
+                    collector.look(&row, now).map_err(|error| error.to_string())?;
+                }
+            }
+            from = next;
+        }
+    }
+    let part = collector.part().map_err(|error| error.to_string())?;
+    let part = wire::encode(&part).map_err(|error| error.to_string())?;
+    Ok((part, view.held.len() as u32))
+}

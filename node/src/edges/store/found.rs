@@ -1,0 +1,157 @@
+//! What the crawl tells the page graph: the links of each page, as they were found.
+//!
+//! The crawl only writes down what it saw, one row a page, in the batch that settles the page. To find the number of forty linked pages
+//! there and then would be forty look-ups on the way on which every page waits for the disk; whoever keeps the graph ([`super::graph`]) does
+//! it later, many pages at once and on another thread.
+//!
+//! A row: when (Unix milliseconds), the page's own priority, its key; then for each link its own priority with one bit that says
+//! whether it stays in the page's domain, its domain if it does not, and its id. A key is a slot, a domain, a crawl and an id, and slot and crawl follow
+//! from the others.
+
+use proto::batch::Discovered;
+use proto::id::Slot;
+use proto::key::UrlKey;
+use proto::score::link_row::{read_varint, write_varint};
+use proto::url::CanonicalUrl;
+
+use super::change::Change;
+use super::{Store, StoreError};
+
+/// Bytes of a URL's id, at the end of its key.
+const ID_BYTES: usize = 16;
+
+/// The row of the page that is being settled.
+pub(super) struct Finding {
+    domain: Vec<u8>,
+    row: Vec<u8>,
+}
+
+impl Store {
+    /// The number behind all rows that the graph has not taken in yet.
+    pub(super) fn load_found(&mut self) -> Result<(), StoreError> {
+        let mut rows = self.db.raw_iterator_cf(&self.family("found"));
+        rows.seek_to_last();
+        let last = rows.key().and_then(|key| key.try_into().ok()).map(u64::from_be_bytes);
+        rows.status().map_err(|error| self.failed(&error))?;
+        drop(rows);
+        self.next_found = last.map_or(0, |last| last + 1);
+        Ok(())
+    }
+}
+
+impl Change<'_> {
+    /// From here on links belong to this page, whose own priority is `own`.
+    pub(super) fn begin_finding(&mut self, key: &UrlKey, own: u16, unix_ms: u64) {
+        if !self.store.options.graph {
+            return;
+        }
+        let bytes = key.as_bytes();
+        let mut row = Vec::with_capacity(1_024);
+        write_varint(unix_ms, &mut row);
+        write_varint(u64::from(own), &mut row);
+        write_varint(bytes.len() as u64, &mut row);
+        row.extend_from_slice(bytes);
+        self.finding = Some(Finding { domain: key.domain().unwrap_or_default().into(), row });
+    }
+
+    /// Tells the graph of a page and its links, without crawling it.
+    pub fn tell_links(&mut self, crawl: &str, page: &CanonicalUrl, own: u16, links: &[Discovered], unix_ms: u64) {
+        self.begin_finding(&UrlKey::new(crawl, page), own, unix_ms);
+        for found in links {
+            self.find_link(&UrlKey::new(crawl, &found.url), found);
+        }
+        self.end_finding();
+    }
+
+    /// Links are found with the priority of their page's place in its queue. If a score has moved that, they go by what the page was found with:
+    /// otherwise they would be given the score of their page, and then their own upon it.
+    pub(super) fn take_score_out(links: &mut [Discovered], place: u16, own: u16) {
+        let shift = i32::from(own) - i32::from(place);
+        for found in links.iter_mut().filter(|_| shift != 0) {
+            found.priority = (i32::from(found.priority) + shift).clamp(0, i32::from(u16::MAX)) as u16;
+        }
+    }
+
+    /// A link of that page.
+    pub(super) fn find_link(&mut self, key: &UrlKey, found: &Discovered) {
+        let Some(Finding { domain, row }) = &mut self.finding else { return };
+        let other = found.url.domain().as_bytes();
+        let same = *domain == other;
+        write_varint(u64::from(found.priority) << 1 | u64::from(same), row);
+        if !same {
+            write_varint(other.len() as u64, row);
+            row.extend_from_slice(other);
+        }
+        row.extend_from_slice(&key.id().0);
+    }
+
+    /// That was its last link.
+    pub(super) fn end_finding(&mut self) {
+        let Some(Finding { row, .. }) = self.finding.take() else { return };
+        let number = self.store.next_found;
+        self.store.next_found += 1;
+        let written: Result<(), StoreError> = self.rows.put("found", &number.to_be_bytes(), |out| {
+            out.extend_from_slice(&row);
+            Ok(())
+        });
+        debug_assert!(written.is_ok(), "bytes are appended");
+    }
+}
+
+/// A page as the crawl found it.
+pub(super) struct FoundPage {
+    pub(super) unix_ms: u64,
+    pub(super) own: u16,
+    pub(super) key: UrlKey,
+    pub(super) links: Vec<FoundLink>,
+}
+
+/// A link of it.
+pub(super) struct FoundLink {
+    pub(super) own: u16,
+    pub(super) same_domain: bool,
+    pub(super) key: UrlKey,
+}
+
+impl FoundPage {
+    pub(super) fn read(mut bytes: &[u8]) -> Result<FoundPage, StoreError> {
+        let bytes = &mut bytes;
+        let unix_ms = number(bytes)?;
+        let own = number(bytes)? as u16;
+        let length = number(bytes)? as usize;
+        let key = UrlKey::checked(take(bytes, length)?).ok_or_else(|| damaged("a page without a key"))?;
+        let end = key.as_bytes().len() - ID_BYTES;
+        let home = key.as_bytes()[..end].to_vec();
+        let crawl = key.crawl().unwrap_or_default().to_owned();
+        let mut links = Vec::new();
+        while !bytes.is_empty() {
+            let flags = number(bytes)?;
+            let same_domain = flags & 1 == 1;
+            let mut linked = if same_domain {
+                home.clone()
+            } else {
+                let length = number(bytes)? as usize;
+                let domain = take(bytes, length)?;
+                let text = std::str::from_utf8(domain).map_err(|_| damaged("a domain that is no text"))?;
+                [&Slot::of_domain(text).0.to_be_bytes()[..], domain, &[0], crawl.as_bytes(), &[0]].concat()
+            };
+            linked.extend_from_slice(take(bytes, ID_BYTES)?);
+            links.push(FoundLink { own: (flags >> 1) as u16, same_domain, key: UrlKey::from_bytes(&linked) });
+        }
+        Ok(FoundPage { unix_ms, own, key, links })
+    }
+}
+
+fn damaged(reason: &str) -> StoreError {
+    StoreError::damaged("found", reason)
+}
+
+fn number(bytes: &mut &[u8]) -> Result<u64, StoreError> {
+    read_varint(bytes).map_err(|_| damaged("a number that does not end"))
+}
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], StoreError> {
+    let (taken, rest) = bytes.split_at_checked(length).ok_or_else(|| damaged("a row that ends too early"))?;
+    *bytes = rest;
+    Ok(taken)
+}

@@ -1,0 +1,422 @@
+//! The page graph: a number for every page that the crawl has met, and the links between them.
+//!
+//! Numbers are dense and given in the order of discovery, so that scores are plain vectors and neighbours have numbers close to each
+//! other. A page is known by its whole key, with 128 bits of a strong hash: no two pages are ever taken for one.
+//! Families: `found` what the crawl saw and nobody has taken in yet ([`super::found`]); `page` key of a URL → [`PageRow`]; `link` `k` number → key,
+//! and `l` number → the links ([`proto::score::link_row`]).
+//!
+//! [`PageGraph`] is a handle beside the store, for a thread of its own: only it writes `page` and `link`. Taking rows in, giving numbers and removing
+//! the rows is one batch, so that a kill loses nothing and counts nothing twice.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use proto::batch::{Entry, EntryKind};
+use proto::id::UrlId;
+use proto::key::{Order, QueueKey, UrlKey};
+use proto::score::link_row::{self, Row};
+use proto::wire;
+use rocksdb::{ColumnFamily, Direction, IteratorMode, WriteBatch};
+use serde::{Deserialize, Serialize};
+
+use super::found::FoundPage;
+use super::{Database, Seeded, Store, StoreError};
+
+/// Rows, and bytes of rows, that are taken in with one batch.
+const ROWS_MAX: usize = 4_096;
+const BYTES_MAX: usize = 8 << 20;
+/// Pages whose numbers are remembered, some 48 bytes each: 6 MiB. Most links lead to pages that many link to.
+const PAGES_CACHED: usize = 1 << 17;
+/// Waiting entries that are looked at in one go.
+const LOOKED_AT: usize = 1_024;
+/// Marks a page that nobody links to: a seed.
+const NOBODY: u32 = u32::MAX;
+/// Where the counts stand in `meta`.
+const COUNTS: &str = "graph";
+
+/// What the graph holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphCounts {
+    /// Pages that have a number, crawled or not.
+    pub pages: u32,
+    /// Pages among them whose links are known.
+    pub crawled: u32,
+    /// Their links.
+    pub links: u64,
+}
+
+/// What the graph knows of a page beyond its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRow {
+    /// Its number.
+    pub number: u32,
+    /// The page that linked to it first; `None` for a seed.
+    pub first_linker: Option<u32>,
+    /// What it was found with.
+    pub own: u16,
+    /// When it was first crawled, Unix milliseconds; 0 if it was not.
+    pub first_crawl: u64,
+}
+
+impl PageRow {
+    const BYTES: usize = 18;
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.number.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.first_linker.unwrap_or(NOBODY).to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.own.to_le_bytes());
+        bytes[10..].copy_from_slice(&self.first_crawl.to_le_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<PageRow, StoreError> {
+        let bytes: &[u8; Self::BYTES] =
+            bytes.try_into().map_err(|_| StoreError::damaged("page", "a row of another length"))?;
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        Ok(PageRow {
+            number: word(0),
+            first_linker: Some(word(4)).filter(|number| *number != NOBODY),
+            own: u16::from_le_bytes([bytes[8], bytes[9]]),
+            first_crawl: u64::from_le_bytes(bytes[10..].try_into().expect("eight bytes")),
+        })
+    }
+}
+
+/// A waiting entry that belongs elsewhere in its queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Its queue.
+    pub queue: QueueKey,
+    /// Where it is.
+    pub order: Order,
+    /// Its priority from now on.
+    pub priority: u16,
+}
+
+/// The graph of a data folder; clones share it. The folder stays in use as long as there is one.
+#[derive(Clone)]
+pub struct PageGraph {
+    db: Arc<Database>,
+    dir: Arc<Path>,
+}
+
+/// What taking rows in needs to remember.
+pub struct Intake {
+    counts: GraphCounts,
+    cache: Vec<(UrlId, PageRow)>,
+    seeded: Seeded,
+}
+
+impl Store {
+    /// The page graph of this folder.
+    pub fn graph(&self) -> PageGraph {
+        PageGraph { db: Arc::clone(&self.db), dir: self.dir.as_path().into() }
+    }
+}
+
+impl Intake {
+    /// What the graph holds by now.
+    pub fn counts(&self) -> GraphCounts {
+        self.counts
+    }
+}
+
+/// A page while its batch is made.
+struct Touched {
+    key: UrlKey,
+    row: Option<PageRow>,
+    changed: bool,
+}
+
+impl PageGraph {
+    /// The data folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Families are missing only where an older folder was opened for reading; such a graph is empty.
+    fn family(&self, name: &'static str) -> Option<&ColumnFamily> {
+        self.db.cf_handle(name)
+    }
+
+    fn writable(&self, name: &'static str) -> Result<&ColumnFamily, StoreError> {
+        self.family(name).ok_or_else(|| StoreError::damaged(name, "the column family is missing"))
+    }
+
+    fn failed(&self, error: &rocksdb::Error) -> StoreError {
+        StoreError::database(&self.dir, error)
+    }
+
+    /// What it holds.
+    pub fn counts(&self) -> Result<GraphCounts, StoreError> {
+        let Some(meta) = self.family("meta") else { return Ok(GraphCounts::default()) };
+        let row = self.db.get_pinned_cf(meta, COUNTS).map_err(|error| self.failed(&error))?;
+        row.map_or(Ok(GraphCounts::default()), |row| {
+            wire::decode(&row).map_err(|error| StoreError::damaged("meta", error))
+        })
+    }
+
+    /// Begins to take rows in.
+    pub fn intake(&self) -> Result<Intake, StoreError> {
+        let nothing = PageRow { number: NOBODY, first_linker: None, own: 0, first_crawl: 0 };
+        let cache = vec![(UrlId([0; 16]), nothing); PAGES_CACHED];
+        Ok(Intake { counts: self.counts()?, cache, seeded: Seeded::new() })
+    }
+
+    /// Takes in what the crawl has found, as much as goes into one batch, and tells `crawled` the number and the links of each page.
+    /// Says how many rows that were; 0 when nothing waits.
+    pub fn take_in(&self, intake: &mut Intake, mut crawled: impl FnMut(u32, &[u32])) -> Result<usize, StoreError> {
+        let (found, next) = self.waiting()?;
+        if found.is_empty() {
+            return Ok(0);
+        }
+        let mut pages = self.touched(&found, intake)?;
+        let (mut batch, mut counts) = (WriteBatch::default(), intake.counts);
+        let links_family = self.writable("link")?;
+        let (mut others, mut same, mut seen, mut bytes) = (Vec::new(), Vec::new(), HashSet::new(), Vec::new());
+        for page in &found {
+            let number = enter(&mut pages, &page.key, None, page.own, &mut counts)?;
+            let source = pages.get_mut(&page.key.id()).expect("just entered");
+            let again = source.row.is_some_and(|row| row.first_crawl != 0);
+            if let Some(row) = &mut source.row
+                && !again
+            {
+                (row.first_crawl, source.changed) = (page.unix_ms.max(1), true);
+                counts.crawled += 1;
+            }
+            others.clear();
+            same.clear();
+            seen.clear();
+            for link in &page.links {
+                let linked = enter(&mut pages, &link.key, Some(number), link.own, &mut counts)?;
+                if linked != number && seen.insert(linked) {
+                    (if link.same_domain { &mut same } else { &mut others }).push(linked);
+                }
+            }
+            if again {
+                counts.links -= self.links_of(number)?.map_or(0, |links| links.len() as u64).min(counts.links);
+            }
+            counts.links += seen.len() as u64;
+            bytes.clear();
+            link_row::write(number, &others, &same, &mut bytes);
+            batch.put_cf(links_family, row_key(number), &bytes);
+            others.extend_from_slice(&same);
+            crawled(number, &others);
+        }
+        let pages_family = self.writable("page")?;
+        let mut changed: Vec<&Touched> = pages.values().filter(|page| page.changed).collect();
+        changed.sort_by(|a, b| a.key.cmp(&b.key)); // rows in order are put down faster
+        for page in changed {
+            let Some(row) = page.row else { continue };
+            batch.put_cf(pages_family, page.key.as_bytes(), row.to_bytes());
+            if row.number >= intake.counts.pages {
+                batch.put_cf(links_family, name_key(row.number), page.key.as_bytes());
+            }
+        }
+        batch.delete_range_cf(self.writable("found")?, 0u64.to_be_bytes(), next.to_be_bytes());
+        let written = wire::encode(&counts).map_err(|error| StoreError::damaged("meta", error))?;
+        batch.put_cf(self.writable("meta")?, COUNTS, written);
+        // Not synced: rows and their removal are lost together, and the rows are then taken in again.
+        self.db.write(batch).map_err(|error| self.failed(&error))?;
+        intake.counts = counts;
+        for page in pages.values() {
+            if let Some(row) = page.row {
+                intake.cache[place(page.key.id())] = (page.key.id(), row);
+            }
+        }
+        Ok(found.len())
+    }
+
+    /// The first rows that wait, and the number behind the last of them.
+    fn waiting(&self) -> Result<(Vec<FoundPage>, u64), StoreError> {
+        let (mut found, mut bytes, mut next) = (Vec::new(), 0, 0);
+        let mut rows = self.db.raw_iterator_cf(self.writable("found")?);
+        rows.seek_to_first();
+        while let (Some(key), Some(value)) = (rows.key(), rows.value())
+            && found.len() < ROWS_MAX
+            && bytes < BYTES_MAX
+        {
+            let number = key.try_into().map_err(|_| StoreError::damaged("found", "a key without a number"))?;
+            next = u64::from_be_bytes(number) + 1;
+            bytes += value.len();
+            found.push(FoundPage::read(value)?);
+            rows.next();
+        }
+        rows.status().map_err(|error| self.failed(&error))?;
+        Ok((found, next))
+    }
+
+    /// All pages that these rows name, with what is known of them.
+    fn touched(&self, found: &[FoundPage], intake: &Intake) -> Result<HashMap<UrlId, Touched, Seeded>, StoreError> {
+        let mut pages: HashMap<UrlId, Touched, Seeded> = HashMap::with_hasher(intake.seeded);
+        let named =
+            found.iter().flat_map(|page| std::iter::once(&page.key).chain(page.links.iter().map(|link| &link.key)));
+        let mut unsure: Vec<&UrlKey> = Vec::new();
+        for key in named {
+            let id = key.id();
+            pages.entry(id).or_insert_with(|| {
+                let (cached, row) = intake.cache[place(id)];
+                let row = (cached == id && row.number != NOBODY).then_some(row);
+                if row.is_none() {
+                    unsure.push(key);
+                }
+                Touched { key: key.clone(), row, changed: false }
+            });
+        }
+        unsure.sort();
+        let family = self.writable("page")?;
+        let rows = self.db.batched_multi_get_cf(family, unsure.iter().map(|key| key.as_bytes()), true);
+        for (key, row) in unsure.iter().zip(rows) {
+            if let Some(row) = row.map_err(|error| self.failed(&error))?
+                && let Some(page) = pages.get_mut(&key.id())
+            {
+                page.row = Some(PageRow::read(&row)?);
+            }
+        }
+        Ok(pages)
+    }
+
+    /// The number of a page and what goes with it.
+    pub fn page(&self, key: &UrlKey) -> Result<Option<PageRow>, StoreError> {
+        let Some(family) = self.family("page") else { return Ok(None) };
+        let row = self.db.get_pinned_cf(family, key.as_bytes()).map_err(|error| self.failed(&error))?;
+        row.map(|row| PageRow::read(&row)).transpose()
+    }
+
+    /// The key of the page with this number.
+    pub fn key(&self, number: u32) -> Result<Option<UrlKey>, StoreError> {
+        let Some(family) = self.family("link") else { return Ok(None) };
+        let key = self.db.get_pinned_cf(family, name_key(number)).map_err(|error| self.failed(&error))?;
+        Ok(key.map(|key| UrlKey::from_bytes(&key)))
+    }
+
+    /// The links of a page, those to other domains first; `None` if it was not crawled.
+    pub fn links_of(&self, number: u32) -> Result<Option<Vec<u32>>, StoreError> {
+        let Some(family) = self.family("link") else { return Ok(None) };
+        let row = self.db.get_pinned_cf(family, row_key(number)).map_err(|error| self.failed(&error))?;
+        let links = row.map(|row| Row::read(number, &row)?.collect());
+        links.transpose().map_err(|error| StoreError::damaged("link", error))
+    }
+
+    /// Calls `each` with every page whose links are known, in the order of their numbers, until it returns an error.
+    pub fn each_row<E: From<StoreError>>(&self, mut each: impl FnMut(u32, Row<'_>) -> Result<(), E>) -> Result<(), E> {
+        self.each_of(b'l', |number, bytes| {
+            let row = Row::read(number, bytes).map_err(|error| StoreError::damaged("link", error))?;
+            each(number, row)
+        })
+    }
+
+    /// Calls `each` with every page, in the order of their numbers, until it returns an error.
+    pub fn each_page<E: From<StoreError>>(&self, mut each: impl FnMut(u32, UrlKey) -> Result<(), E>) -> Result<(), E> {
+        self.each_of(b'k', |number, bytes| each(number, UrlKey::from_bytes(bytes)))
+    }
+
+    /// About how many bytes of disk all rows of links take.
+    pub fn row_bytes(&self) -> Result<u64, StoreError> {
+        let Some(family) = self.family("link") else { return Ok(0) };
+        let rows = rocksdb::Range::new(b"l", b"m");
+        Ok(self.db.get_approximate_sizes_cf(family, &[rows]).into_iter().sum())
+    }
+
+    fn each_of<E: From<StoreError>>(
+        &self,
+        kind: u8,
+        mut each: impl FnMut(u32, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(family) = self.family("link") else { return Ok(()) };
+        let mut rows = self.db.raw_iterator_cf(family);
+        rows.seek([kind]);
+        while let (Some(key), Some(value)) = (rows.key(), rows.value())
+            && key.first() == Some(&kind)
+        {
+            let number = key[1..].try_into().map_err(|_| StoreError::damaged("link", "a key without a number"))?;
+            each(u32::from_be_bytes(number), value)?;
+            rows.next();
+        }
+        rows.status().map_err(|error| self.failed(&error))?;
+        Ok(())
+    }
+
+    /// Looks at every entry that waits in a queue; `priority` says which its page should have by the page's row. Calls `moves` with those that
+    /// have another, some at a time, until it says no.
+    pub fn each_move(
+        &self,
+        priority: impl Fn(&PageRow) -> u16,
+        mut moves: impl FnMut(Vec<Move>) -> bool,
+    ) -> Result<(), StoreError> {
+        let ready = self.writable("ready")?;
+        let mut after: Vec<u8> = Vec::new();
+        loop {
+            // An iterator keeps files from being removed: begin one anew for every handful.
+            let rows = self.db.iterator_cf(ready, IteratorMode::From(&after, Direction::Forward));
+            let (mut waiting, mut last) = (Vec::new(), None);
+            for row in rows.take(LOOKED_AT) {
+                let (key, value) = row.map_err(|error| self.failed(&error))?;
+                let (Some(queue), Some(order)) = (QueueKey::prefix_of(&key), Order::suffix_of(&key)) else {
+                    return Err(StoreError::damaged("ready", "a key without queue and order"));
+                };
+                let entry: Entry = wire::decode(&value).map_err(|error| StoreError::damaged("ready", error))?;
+                last = Some(key);
+                if entry.kind == EntryKind::Page {
+                    let page = UrlKey::new(queue.crawl(), &entry.url);
+                    waiting.push((queue, order, page));
+                }
+            }
+            let Some(last) = last else { return Ok(()) };
+            after = [&last[..], &[0]].concat(); // the first key behind it
+            let family = self.writable("page")?;
+            let found = self.db.batched_multi_get_cf(family, waiting.iter().map(|(.., page)| page.as_bytes()), false);
+            let mut moved = Vec::new();
+            for ((queue, order, _), row) in waiting.into_iter().zip(found) {
+                let Some(row) = row.map_err(|error| self.failed(&error))? else { continue };
+                let priority = priority(&PageRow::read(&row)?);
+                if priority != order.priority {
+                    moved.push(Move { queue, order, priority });
+                }
+            }
+            if !moved.is_empty() && !moves(moved) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The number of a page; a new one if it has none.
+fn enter(
+    pages: &mut HashMap<UrlId, Touched, Seeded>,
+    key: &UrlKey,
+    linker: Option<u32>,
+    own: u16,
+    counts: &mut GraphCounts,
+) -> Result<u32, StoreError> {
+    let page = pages.get_mut(&key.id()).expect("all that are named were looked up");
+    if let Some(row) = page.row {
+        return Ok(row.number);
+    }
+    if counts.pages == NOBODY {
+        return Err(StoreError::damaged("page", "4,294,967,295 pages are as many as one folder can number"));
+    }
+    let row = PageRow { number: counts.pages, first_linker: linker, own, first_crawl: 0 };
+    counts.pages += 1;
+    (page.row, page.changed) = (Some(row), true);
+    Ok(row.number)
+}
+
+fn place(id: UrlId) -> usize {
+    u64::from_le_bytes(id.0[8..].try_into().expect("eight bytes")) as usize % PAGES_CACHED
+}
+
+fn row_key(number: u32) -> [u8; 5] {
+    numbered(b'l', number)
+}
+
+fn name_key(number: u32) -> [u8; 5] {
+    numbered(b'k', number)
+}
+
+fn numbered(kind: u8, number: u32) -> [u8; 5] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [kind, a, b, c, d]
+}

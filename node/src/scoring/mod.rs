@@ -1,0 +1,230 @@
+//! Scoring: a thread that keeps the page graph, computes scores when there is enough that is new, and has the queues go by them.
+//!
+//! Once a second it takes in what the crawl has found. When a hundred pages and a hundredth of all are new ([`ScoreConfig`]) it reads the graph
+//! as lists, computes from where the last time ended, and looks at every entry that waits: one whose level is another goes to another place in its queue.
+//! That goes through the frontier, a thousand entries at a time, and the next thousand waits until those are on disk.
+//! It shares nothing with the actors but the database, and nothing waits for it. If it fails, the crawl goes on by the scores it has.
+
+pub mod lists;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use proto::score::priority::{level, priority};
+use proto::score::{Computed, Graph, Lists, OneCore, Scorer, Stop};
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use self::lists::{LinkLists, ListsError, Wanted};
+use crate::config::score::{ScoreBy, ScoreConfig};
+use crate::edges::cores::Threads;
+use crate::edges::store::{Intake, Move, PageGraph, PageRow, StoreError};
+use crate::messages::Rescored;
+use crate::metrics::score::ScoreMetrics;
+use crate::supervisor::Link;
+
+/// How often what the crawl found is taken in.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The folder below the data folder where scores are kept.
+pub const FOLDER: &str = "score";
+
+/// A scoring thread that runs.
+pub struct Scoring {
+    end: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Scoring {
+    /// Starts the thread; `None` if queues do not go by scores.
+    pub fn start(
+        graph: PageGraph,
+        config: &ScoreConfig,
+        frontier: Link<Rescored>,
+        metrics: ScoreMetrics,
+    ) -> Result<Option<Scoring>, StoreError> {
+        let Some(scorer) = config.scorer() else { return Ok(None) };
+        let dir = graph.dir().join(FOLDER);
+        let failed = |error: std::io::Error| StoreError::Folder { dir: dir.clone(), reason: error.to_string() };
+        std::fs::create_dir_all(&dir).map_err(failed)?;
+        let mut work = Work {
+            intake: graph.intake()?,
+            file: state_file(&dir, config.by.name()),
+            dir: dir.clone(),
+            graph,
+            config: config.clone(),
+            scorer,
+            frontier,
+            metrics,
+            computed_at: 0,
+        };
+        work.resume();
+        let (end, ended) = channel();
+        let thread =
+            std::thread::Builder::new().name("scoring".into()).spawn(move || work.run(&ended)).map_err(failed)?;
+        Ok(Some(Scoring { end, thread }))
+    }
+
+    /// Has it take in what is left, and waits until it has. The actors must still be there.
+    pub fn stop(self) {
+        drop(self.end);
+        if self.thread.join().is_err() {
+            warn!("the scoring thread did not end well");
+        }
+    }
+}
+
+struct Work {
+    graph: PageGraph,
+    intake: Intake,
+    config: ScoreConfig,
+    scorer: Box<dyn Scorer>,
+    frontier: Link<Rescored>,
+    metrics: ScoreMetrics,
+    dir: PathBuf,
+    file: PathBuf,
+    /// Pages that were crawled when scores were last computed.
+    computed_at: u32,
+}
+
+impl Work {
+    fn run(&mut self, ended: &Receiver<()>) {
+        let mut last = Instant::now();
+        loop {
+            let ends = !matches!(ended.recv_timeout(LOOK_EVERY), Err(RecvTimeoutError::Timeout));
+            if let Err(error) = self.turn(&mut last, ends, ended) {
+                warn!(%error, "scores are left as they are");
+            }
+            if ends {
+                return;
+            }
+        }
+    }
+
+    /// Takes in what is there, and computes if it is time.
+    fn turn(&mut self, last: &mut Instant, ends: bool, ended: &Receiver<()>) -> Result<(), ListsError> {
+        let Work { graph, intake, scorer, .. } = self;
+        while graph.take_in(intake, |page, links| scorer.crawled(page, links))? > 0 {}
+        let counts = self.intake.counts();
+        self.metrics.observe(counts.pages, counts.links);
+        if ends {
+            self.keep();
+            return Ok(());
+        }
+        if !self.config.is_due(counts.crawled, self.computed_at, last.elapsed()) {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let done = compute(&mut *self.scorer, &self.graph, &self.config, &self.dir)?;
+        (self.computed_at, *last) = (counts.crawled, Instant::now());
+        let moved = self.steer(ended)?;
+        let (pages, links, milliseconds) = (counts.pages, counts.links, begun.elapsed().as_millis() as u64);
+        info!(by = self.config.by.name(), pages, links, loops = done.loops, moved, milliseconds, "scores computed");
+        self.metrics.updated(begun.elapsed());
+        self.keep();
+        Ok(())
+    }
+
+    /// Has every waiting entry go to the place its score gives it; says how many moved.
+    fn steer(&self, ended: &Receiver<()>) -> Result<u64, StoreError> {
+        let scores = self.scorer.scores();
+        let mut moved = 0;
+        self.graph.each_move(
+            |page| place_of(page, scores),
+            |moves: Vec<Move>| {
+                let (done, answer) = oneshot::channel();
+                // A frontier that is being replaced: what is not moved now is moved the next time.
+                let taken = self.frontier.pass(Rescored { moves, done }).is_ok();
+                let count = if taken { answer.blocking_recv().ok() } else { None };
+                moved += count.unwrap_or(0) as u64;
+                let goes_on = !matches!(ended.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));
+                count.is_some() && goes_on
+            },
+        )?;
+        self.metrics.moved(moved);
+        Ok(moved)
+    }
+
+    /// Goes on with what a former start computed.
+    fn resume(&mut self) {
+        if let Some((crawled, state)) = read_state(&self.file) {
+            self.scorer.resume(&state);
+            self.computed_at = crawled.min(self.intake.counts().crawled);
+        }
+    }
+
+    /// Keeps the scores for the next start. They can be computed again, so that nothing is lost with them.
+    fn keep(&self) {
+        if let Err(error) = write_state(&self.file, self.computed_at, &self.scorer.state()) {
+            warn!(%error, file = %self.file.display(), "scores are not kept for the next start");
+        }
+    }
+}
+
+/// The priority that a page's score gives it; its own if it has none.
+pub fn place_of(page: &PageRow, scores: &[f64]) -> u16 {
+    match scores.get(page.number as usize) {
+        Some(score) => priority(page.own, level(*score, scores.len())),
+        None => page.own,
+    }
+}
+
+/// The scores that the scoring thread computed last and kept in `dir`, by the pages' numbers.
+pub fn kept_scores(dir: &Path) -> Option<Vec<f64>> {
+    let kept = |by: ScoreBy| Some((std::fs::metadata(state_file(dir, by.name())).ok()?.modified().ok()?, by));
+    let (_, by) =
+        [ScoreBy::PageRank, ScoreBy::Hits, ScoreBy::Opic].into_iter().filter_map(kept).max_by_key(|kept| kept.0)?;
+    let (_, state) = read_state(&state_file(dir, by.name()))?;
+    let mut scorer = ScoreConfig { by, ..ScoreConfig::default() }.scorer()?;
+    scorer.resume(&state);
+    if !scorer.needs_graph() {
+        let nothing = Graph { into: Lists::new(&[0], &[])?, degrees: &[], out: None, content: None };
+        scorer.update(&nothing, &Stop::default(), &OneCore);
+    }
+    Some(scorer.scores().to_vec())
+}
+
+/// Brings a scorer up to date with a graph; what is too large for memory goes to files in `dir`.
+pub fn compute(
+    scorer: &mut dyn Scorer,
+    graph: &PageGraph,
+    config: &ScoreConfig,
+    dir: &Path,
+) -> Result<Computed, ListsError> {
+    let cores = Threads::new(config.threads);
+    if !scorer.needs_graph() {
+        let nothing = Lists::new(&[0], &[]).ok_or(ListsError::Changed)?;
+        let graph = Graph { into: nothing, degrees: &[], out: None, content: None };
+        return Ok(scorer.update(&graph, &Stop::default(), &cores));
+    }
+    let wanted = Wanted { out: scorer.needs_out(), other_domains_only: config.other_domains_only };
+    let lists = LinkLists::read(graph, wanted, dir)?;
+    Ok(scorer.update(&lists.graph()?, &Stop::default(), &cores))
+}
+
+/// Where the state of a scorer is kept.
+fn state_file(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.state"))
+}
+
+/// Pages that were crawled when it was computed, then the numbers, eight bytes each.
+fn write_state(file: &Path, crawled: u32, state: &[f64]) -> std::io::Result<()> {
+    let fresh = file.with_extension("new");
+    let mut out = std::io::BufWriter::new(std::fs::File::create(&fresh)?);
+    out.write_all(&u64::from(crawled).to_le_bytes())?;
+    for number in state {
+        out.write_all(&number.to_le_bytes())?;
+    }
+    out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
+    std::fs::rename(&fresh, file)
+}
+
+fn read_state(file: &Path) -> Option<(u32, Vec<f64>)> {
+    let bytes = std::fs::read(file).ok()?;
+    let mut words = bytes.chunks_exact(8).map(|word| word.try_into().expect("eight bytes"));
+    let crawled = u32::try_from(u64::from_le_bytes(words.next()?)).ok()?;
+    Some((crawled, words.map(f64::from_le_bytes).collect()))
+}

@@ -1,0 +1,104 @@
+//! What nodes ask each other for when a person wants to see or change records.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::copy::RecordCopy;
+use crate::id::UrlId;
+use crate::query::{Column, Query, QueryError, Source};
+
+/// Records that one question is about.
+pub const RECORDS_MAX: usize = 1_000;
+
+/// A question about the records of the node that is asked. Appended only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RecordsRequest {
+    /// The records of these URLs of a crawl.
+    Of {
+        /// The crawl.
+        crawl: String,
+        /// The URLs, or their ids.
+        names: Vec<UrlName>,
+    },
+    /// What a query finds among the URLs of sites in the slots that the node holds.
+    Look {
+        /// The query.
+        query: QueryText,
+        /// The sites, and the crawls under which their URLs are kept.
+        sites: Vec<(String, String)>,
+    },
+}
+
+/// A query as it travels: every node reads it anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QueryText {
+    /// A whole query.
+    Whole(String),
+    /// Criterions on URLs.
+    Criterions {
+        /// Which.
+        condition: String,
+        /// In which order.
+        order: String,
+        /// How many.
+        limit: usize,
+        /// Behind how many.
+        offset: usize,
+        /// Only the URLs are told, of all their fields.
+        urls_only: bool,
+    },
+}
+
+impl QueryText {
+    /// Reads it.
+    pub fn understand(&self) -> Result<Query, QueryError> {
+        match self {
+            QueryText::Whole(text) => Query::parse(text),
+            QueryText::Criterions { condition, order, limit, offset, urls_only } => {
+                let mut query = Query::of_criterions(Source::Urls, condition, order, Some(*limit), *offset)?;
+                if *urls_only {
+                    query.columns = vec![Column::Field("url")];
+                }
+                Ok(query)
+            }
+        }
+    }
+}
+
+/// Names a URL of a crawl.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum UrlName {
+    /// By itself, in canonical form.
+    Url(String),
+    /// By its id.
+    Id(UrlId),
+}
+
+/// What is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RecordsAnswer {
+    /// The records that were asked for, in the same order; `None` where this node has none.
+    Of(Vec<Option<FoundRecord>>),
+    /// What a query found.
+    Part {
+        /// A [`Part`](crate::query::Part), encoded.
+        part: Vec<u8>,
+        /// Slots that were looked at.
+        slots: u32,
+    },
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundRecord {
+    /// As it is kept.
+    pub copy: RecordCopy,
+    /// Pages that link to it, as far as this node counted.
+    pub inlinks: u32,
+}
+
+impl FoundRecord {
+    /// The later of two copies, and all that were counted.
+    pub fn merge(self, other: FoundRecord) -> FoundRecord {
+        FoundRecord { inlinks: self.inlinks.max(other.inlinks), copy: self.copy.merge(other.copy) }
+    }
+}

@@ -1,0 +1,296 @@
+//! The operations of the Distributed Crawler by name, and what they are asked with. Whatever is wrong with a request is said with the field.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use super::{Site, update};
+use crate::query::{Query, Source};
+
+/// Codes of answers.
+pub mod code {
+    /// Done.
+    pub const OK: u32 = 0;
+    /// The request is wrong; nothing was changed. Ours: the original has no number for it.
+    pub const BAD_REQUEST: u32 = 2_000;
+    /// There is such a site already (SITE_NEW), or there is none (all others).
+    pub const SITE: u32 = 2_020;
+    /// Too few nodes could keep it.
+    pub const NOT_KEPT: u32 = 2_021;
+}
+
+/// What can be asked for. Appended only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Operation {
+    /// Make a site.
+    SiteNew,
+    /// Change one.
+    SiteUpdate,
+    /// Look at one.
+    SiteStatus,
+    /// Delete one.
+    SiteDelete,
+    /// Empty one.
+    SiteCleanup,
+    /// Look for sites.
+    SiteFind,
+    /// Hand URLs in.
+    UrlNew,
+    /// Change some.
+    UrlUpdate,
+    /// Look at some.
+    UrlStatus,
+    /// Delete some.
+    UrlDelete,
+    /// Look for some.
+    UrlFetch,
+    /// Have some forgotten and crawled again.
+    UrlCleanup,
+    /// Ask a query over sites or URLs.
+    SqlCustom,
+}
+
+impl Operation {
+    /// All, with the names of the original.
+    pub const ALL: &'static [(&'static str, Operation)] = &[
+        ("SITE_NEW", Operation::SiteNew),
+        ("SITE_UPDATE", Operation::SiteUpdate),
+        ("SITE_STATUS", Operation::SiteStatus),
+        ("SITE_DELETE", Operation::SiteDelete),
+        ("SITE_CLEANUP", Operation::SiteCleanup),
+        ("SITE_FIND", Operation::SiteFind),
+        ("URL_NEW", Operation::UrlNew),
+        ("URL_UPDATE", Operation::UrlUpdate),
+        ("URL_STATUS", Operation::UrlStatus),
+        ("URL_DELETE", Operation::UrlDelete),
+        ("URL_FETCH", Operation::UrlFetch),
+        ("URL_CLEANUP", Operation::UrlCleanup),
+        ("SQL_CUSTOM", Operation::SqlCustom),
+    ];
+
+    /// The operation of this name.
+    pub fn of_name(name: &str) -> Option<Operation> {
+        Operation::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, operation)| *operation)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Operation::ALL.iter().find(|(_, operation)| *operation == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it only looks.
+    pub fn is_question(self) -> bool {
+        matches!(
+            self,
+            Operation::SiteStatus
+                | Operation::SiteFind
+                | Operation::UrlStatus
+                | Operation::UrlFetch
+                | Operation::SqlCustom
+        )
+    }
+}
+
+/// What is wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}{what}", field, if field.is_empty() { "" } else { ": " })]
+pub struct BadRequest {
+    /// In which field.
+    pub field: String,
+    /// What.
+    pub what: String,
+}
+
+impl BadRequest {
+    /// Something is wrong with `field`.
+    pub fn new(field: &str, what: String) -> BadRequest {
+        BadRequest { field: field.to_owned(), what }
+    }
+}
+
+/// Leaves out what is `null`: to the original that is a field that nobody set.
+pub(super) fn without_nulls(body: Json) -> Json {
+    match body {
+        Json::Object(fields) => Json::Object(
+            fields
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(name, value)| (name, without_nulls(value)))
+                .collect(),
+        ),
+        Json::Array(items) => Json::Array(items.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
+
+pub(super) fn object(body: Json) -> Result<Map<String, Json>, BadRequest> {
+    match body {
+        Json::Object(fields) => Ok(fields),
+        other => Err(BadRequest::new("", format!("an object is expected, not {}", kind(&other)))),
+    }
+}
+
+fn kind(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "yes or no",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a text",
+        Json::Array(_) => "a list",
+        Json::Object(_) => "an object",
+    }
+}
+
+impl Site {
+    /// Reads what SITE_NEW is asked with.
+    pub fn read(body: Json) -> Result<Site, BadRequest> {
+        update::read_site(object(without_nulls(body))?)?.checked()
+    }
+}
+
+pub(super) fn read<T: serde::de::DeserializeOwned>(body: Json) -> Result<T, BadRequest> {
+    let fields = object(without_nulls(body))?;
+    serde_json::from_value(Json::Object(fields)).map_err(|error| BadRequest::new("", error.to_string()))
+}
+
+fn one() -> u8 {
+    1
+}
+
+/// What SITE_STATUS is asked with.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiteStatus {
+    /// Which site.
+    pub id: String,
+    /// Lists that are left out of the answer.
+    #[serde(rename = "excludeList", default)]
+    pub exclude_list: Vec<String>,
+}
+
+/// What SITE_DELETE is asked with.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiteDelete {
+    /// Which site.
+    #[serde(default)]
+    pub id: String,
+    /// Which sites, if none is named.
+    #[serde(default)]
+    pub criterions: Option<Criterions>,
+    /// 1: contents go now; 0: they stay until they are purged.
+    #[serde(rename = "delayedType", default = "one")]
+    pub delayed_type: u8,
+}
+
+/// What SITE_CLEANUP is asked with.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiteCleanup {
+    /// Which site.
+    pub id: String,
+    /// As in [`SiteDelete`].
+    #[serde(rename = "delayedType", default = "one")]
+    pub delayed_type: u8,
+    /// The root URLs stay, and are crawled anew.
+    #[serde(rename = "saveRootUrls", default = "one")]
+    pub save_root_urls: u8,
+    /// The root URLs are put in again.
+    #[serde(rename = "moveURLs", alias = "moveUrls", default = "one")]
+    pub move_urls: u8,
+    /// Its state from then on; active if nothing is said.
+    #[serde(default = "one")]
+    pub state: u8,
+}
+
+/// What SITE_FIND is asked with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteFind {
+    /// Sites of which a root URL begins with this.
+    pub url: String,
+    /// Only those that meet this.
+    pub criterions: Option<Criterions>,
+    /// Lists that are left out of the answer.
+    #[serde(rename = "excludeList")]
+    pub exclude_list: Vec<String>,
+}
+
+/// Conditions of the original: pieces of SQL under the names that SQL has for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Criterions {
+    /// Which.
+    #[serde(rename = "WHERE", alias = "where")]
+    pub condition: String,
+    /// In which order.
+    #[serde(rename = "ORDER BY", alias = "order by", alias = "ORDER", alias = "order")]
+    pub order: String,
+    /// How many: `10`, `"10"`, `"5, 10"` or `[5, 10]`, where the first of two are left out.
+    #[serde(rename = "LIMIT", alias = "limit")]
+    pub limit: Option<Json>,
+}
+
+impl Criterions {
+    /// The query that they are.
+    pub fn query(&self, source: Source) -> Result<Query, BadRequest> {
+        let bad = || {
+            BadRequest::new(
+                "criterions.LIMIT",
+                "is no number of rows; 10, \"10\", \"5, 10\" and [5, 10] are".to_owned(),
+            )
+        };
+        let number = |value: &Json| match value {
+            Json::Number(number) => number.as_u64().map(|number| number as usize),
+            Json::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        let (offset, limit) = match &self.limit {
+            None => (0, None),
+            Some(Json::Array(two)) => match two.as_slice() {
+                [one] => (0, Some(number(one).ok_or_else(bad)?)),
+                [offset, limit] => (number(offset).ok_or_else(bad)?, Some(number(limit).ok_or_else(bad)?)),
+                _ => return Err(bad()),
+            },
+            Some(Json::String(text)) if text.contains(',') => {
+                let (offset, limit) = text.split_once(',').ok_or_else(bad)?;
+                let part = |text: &str| text.trim().parse().map_err(|_| bad());
+                (part(offset)?, Some(part(limit)?))
+            }
+            Some(one) => (0, Some(number(one).ok_or_else(bad)?)),
+        };
+        Query::of_criterions(source, &self.condition, &self.order, limit, offset)
+            .map_err(|error| BadRequest::new("criterions", error.to_string()))
+    }
+}
+
+impl SiteStatus {
+    /// Reads one.
+    pub fn read(body: Json) -> Result<SiteStatus, BadRequest> {
+        read(body)
+    }
+}
+
+impl SiteDelete {
+    /// Reads one.
+    pub fn read(body: Json) -> Result<SiteDelete, BadRequest> {
+        let request: SiteDelete = read(body)?;
+        if request.id.is_empty() == request.criterions.is_none() {
+            return Err(BadRequest::new("id", "name either a site or criterions".to_owned()));
+        }
+        Ok(request)
+    }
+}
+
+impl SiteCleanup {
+    /// Reads one.
+    pub fn read(body: Json) -> Result<SiteCleanup, BadRequest> {
+        read(body)
+    }
+}
+
+impl SiteFind {
+    /// Reads one.
+    pub fn read(body: Json) -> Result<SiteFind, BadRequest> {
+        read(body)
+    }
+}

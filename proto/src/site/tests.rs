@@ -1,0 +1,178 @@
+//! Sites as they are read, changed and made into crawls.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::crawl::filter::FilterRules;
+use crate::query::Source;
+use crate::url::{CanonicalUrl, UrlRules};
+
+fn site(fields: serde_json::Value) -> Site {
+    Site::read(fields.clone()).unwrap_or_else(|error| panic!("{fields}: {error}"))
+}
+
+fn wrong(fields: serde_json::Value) -> String {
+    Site::read(fields.clone()).expect_err(&fields.to_string()).to_string()
+}
+
+fn admits(definition: &SiteDefinition, url: &str, depth: u16) -> bool {
+    let (filter, _) = definition.crawl().prepare(&FilterRules::default(), &UrlRules::default()).unwrap();
+    filter.admits(&CanonicalUrl::parse(url, &UrlRules::default()).unwrap(), depth).is_ok()
+}
+
+#[test]
+fn a_site_has_the_names_and_defaults_of_the_original() {
+    let plain = site(json!({"urls": ["http://example.com/"], "description": null}));
+    assert_eq!(plain.id, "a6bf1757fff057f266b697df9cf176fd", "the MD5 of its first root URL");
+    let told = serde_json::to_value(&plain).unwrap();
+    for (name, value) in [
+        ("state", json!(1)),
+        ("priority", json!(100)),
+        ("maxURLs", json!(0)),
+        ("requestDelay", json!(500)),
+        ("httpTimeout", json!(30_000)),
+        ("fetchType", json!(1)),
+        ("recrawlDate", json!(null)),
+        ("moveURLs", json!(true)),
+        ("collectedURLs", json!(0)),
+        ("urls", json!([{"url": "http://example.com/"}])),
+    ] {
+        assert_eq!(told[name], value, "{name}");
+    }
+    assert_eq!(Site::read(told).unwrap(), plain, "what is told can be handed in again");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_field() {
+    for (fields, field) in [
+        (json!({}), "urls"),
+        (json!([]), "object"),
+        (json!({"id": "a~b"}), "id"),
+        (json!({"id": "x".repeat(65)}), "id"),
+        (json!({"id": "a", "nosuch": 1}), "nosuch"),
+        (json!({"id": "a", "priority": "high"}), "priority"),
+        (json!({"id": "a", "maxURLs": -1}), "maxURLs"),
+        (json!({"id": "a", "state": 6}), "state"),
+        (json!({"id": "a", "fetchType": 2}), "fetchType"),
+        (json!({"id": "a", "description": "x".repeat(65)}), "description"),
+        (json!({"id": "a", "urls": [7]}), "urls"),
+        (json!({"id": "a", "recrawlDate": "soon"}), "recrawlDate"),
+        (json!({"id": "a", "filters": [{"pattern": "("}]}), "filters[0].pattern"),
+        (json!({"id": "a", "filters": [{"pattern": "x"}, {"pattern": "x", "stage": 3}]}), "filters[1].stage"),
+        (json!({"id": "a", "filters": [{"pattern": "x", "opCode": 7}]}), "filters[0].opCode"),
+        (json!({"id": "a", "properties": [{"value": "x"}]}), "properties[0].name"),
+        (json!({"id": "a", "properties": [{"name": "x", "value": "v".repeat(8_193)}]}), "properties[0].value"),
+    ] {
+        let said = wrong(fields.clone());
+        assert!(said.contains(field), "{fields}: {said}");
+    }
+}
+
+#[test]
+fn without_a_filter_that_includes_it_takes_its_own_hosts() {
+    let own = SiteDefinition::new(site(
+        json!({"urls": ["http://example.com/a/"], "filters": [{"pattern": "/private", "type": 0}]}),
+    ));
+    assert!(admits(&own, "http://example.com/b", 1));
+    assert!(!admits(&own, "http://example.com/private/x", 1) && !admits(&own, "http://other.com/", 1));
+    let wide = SiteDefinition::new(site(json!({
+        "urls": ["http://example.com/"],
+        "filters": [{"pattern": "\\.org/\r\n\\.net/"}, {"pattern": "http://bad.org/", "opCode": 2}, {"pattern": "off", "state": 0}],
+    })));
+    assert!(admits(&wide, "http://a.org/", 1) && admits(&wide, "http://b.net/", 1));
+    assert!(admits(&wide, "http://example.com/", 0), "a root URL is wanted");
+    assert!(!admits(&wide, "http://example.com/x", 1) && !admits(&wide, "http://bad.org/", 1));
+}
+
+#[test]
+fn it_is_a_crawl_with_its_limits_and_state() {
+    let crawl = |fields: serde_json::Value| SiteDefinition::new(site(fields)).crawl();
+    let made = crawl(json!({"id": "a", "maxResources": 10, "requestDelay": 2_000, "recrawlPeriod": 5, "urlType": 1}));
+    assert_eq!((made.name.as_str(), made.pages_max, made.delay_ms), ("a", Some(10), Some(2_000)));
+    assert_eq!((made.recrawl_period_s, made.depth_max, made.state), (Some(300), Some(0), CrawlState::Running));
+    assert_eq!(crawl(json!({"id": "a", "state": 2})).state, CrawlState::Stopped);
+    assert_eq!(crawl(json!({"id": "a", "state": 3})).state, CrawlState::Paused);
+    let processes_only = json!({"id": "a", "properties": [{"name": "MODES_FLAG", "value": 2}]});
+    assert_eq!(crawl(processes_only).state, CrawlState::Paused);
+    let emptied = SiteDefinition { epoch: 2, ..SiteDefinition::new(site(json!({"id": "a"}))) };
+    assert_eq!(emptied.crawl().name, "a~2");
+    let general = SiteDefinition::new(Site::general().checked().unwrap());
+    assert!(admits(&general, "https://anything.example/x", 0) && !admits(&general, "https://anything.example/x", 1));
+}
+
+#[test]
+fn an_update_changes_what_it_names() {
+    let known = SiteDefinition::new(site(json!({
+        "id": "a", "urls": ["http://a.example/"], "priority": 7,
+        "properties": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}],
+    })));
+    let update = |fields: serde_json::Value| SiteUpdate::read(fields).and_then(|update| update.apply(&known, 1_000));
+    let after = update(
+        json!({"id": "a", "maxErrors": 3, "description": null, "properties": [{"name": "Y", "value": "3"}, {"name": "Z", "value": "4"}]}),
+    );
+    let after = after.unwrap().site;
+    assert_eq!((after.max_errors, after.priority, after.u_date.as_deref()), (3, 7, Some("1970-01-01 00:00:01")));
+    let values = |site: &Site| ["X", "Y", "Z"].map(|name| site.property(name).unwrap_or("-").to_owned()).join("");
+    assert_eq!(values(&after), "134");
+    let list = json!([{"name": "Y", "value": "3"}, {"name": "Z", "value": "4"}]);
+    assert_eq!(values(&update(json!({"id": "a", "updateType": 1, "properties": list})).unwrap().site), "-34");
+    assert_eq!(values(&update(json!({"id": "a", "updateType": 2, "properties": list})).unwrap().site), "13-");
+    let roots =
+        update(json!({"id": "a", "urls": ["http://b.example/", {"url": "http://a.example/"}]})).unwrap().site.urls;
+    assert_eq!(roots.len(), 2, "a root URL that is there is not added again");
+    let restarted = update(json!({"id": "a", "state": 6})).unwrap().site;
+    assert_eq!((restarted.state, restarted.iterations), (state::ACTIVE, 1));
+    for (fields, field) in [
+        (json!({"priority": 1}), "id"),
+        (json!({"id": "a", "errors": 0}), "errors"),
+        (json!({"id": "a", "updateType": 9}), "updateType"),
+        (json!({"id": "a", "urls": "x"}), "urls"),
+        (json!({"id": "a", "state": 4}), "state"),
+        (json!({"id": "a", "nosuch": 4}), "nosuch"),
+    ] {
+        assert!(update(fields.clone()).unwrap_err().to_string().contains(field), "{fields}");
+    }
+}
+
+#[test]
+fn it_survives_its_encoding() {
+    let whole = SiteDefinition {
+        epoch: 3,
+        deleted: true,
+        site: site(json!({"urls": ["http://a.example/"], "filters": [{"pattern": "x"}]})),
+    };
+    assert_eq!(SiteDefinition::decode(&whole.encode().unwrap()), Some(whole));
+    assert_eq!(SiteDefinition::decode(b"rubbish"), None);
+}
+
+#[test]
+fn criterions_may_be_written_in_several_ways() {
+    let query = |limit: serde_json::Value| {
+        let find = SiteFind::read(json!({"criterions": {"WHERE": "state = 1", "ORDER BY": "id DESC", "LIMIT": limit}}))
+            .unwrap();
+        find.criterions.unwrap().query(Source::Sites).map(|query| (query.offset, query.limit))
+    };
+    assert_eq!(query(json!(null)).unwrap(), (0, 20));
+    for limit in [json!("5, 10"), json!([5, 10])] {
+        assert_eq!(query(limit).unwrap(), (5, 10));
+    }
+    assert_eq!(query(json!("10")).unwrap(), (0, 10));
+    for limit in [json!("x"), json!(-1), json!([1, 2, 3]), json!("1,y"), json!({})] {
+        assert!(query(limit).unwrap_err().to_string().contains("LIMIT"));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_json_makes_the_readers_panic(text in "\\PC{0,64}", number in any::<i64>()) {
+        for body in [json!(text), json!({"id": text, "urls": [text], "priority": number}), json!([number]), json!({"criterions": {"WHERE": text, "LIMIT": text}})] {
+            let _ = Site::read(body.clone());
+            let _ = SiteUpdate::read(body.clone());
+            let _ = SiteFind::read(body.clone()).map(|find| find.criterions.map(|criterions| criterions.query(Source::Sites)));
+            let _ = SiteDelete::read(body.clone());
+            let _ = SiteCleanup::read(body.clone());
+            let _ = SiteStatus::read(body);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What SITE_UPDATE asks for: fields that are named overwrite, lists are put together as `updateType` says.
+
+use serde_json::{Map, Value as Json};
+
+use super::operation::{BadRequest, object, without_nulls};
+use super::{Site, SiteDefinition, state};
+use crate::date;
+
+/// Fields that are counted, or are the crawler's own: nobody sets them.
+const COUNTED: [&str; 9] = [
+    "resources",
+    "contents",
+    "collectedURLs",
+    "newURLs",
+    "deletedURLs",
+    "errors",
+    "size",
+    "avgSpeed",
+    "avgSpeedCounter",
+];
+/// Fields by which two things of a list are the same.
+const LISTS: [(&str, &str); 3] = [("urls", "url"), ("filters", "pattern"), ("properties", "name")];
+
+/// How lists are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UpdateType {
+    /// What is new is added.
+    Append,
+    /// The list is replaced.
+    Overwrite,
+    /// What is there already is changed, what is not is left out.
+    Update,
+}
+
+/// A change of a site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteUpdate {
+    /// Which site.
+    pub id: String,
+    fields: Map<String, Json>,
+    update_type: UpdateType,
+}
+
+impl SiteUpdate {
+    /// Reads one. What is `null` is not changed.
+    pub fn read(body: Json) -> Result<SiteUpdate, BadRequest> {
+        let mut fields = object(without_nulls(body))?;
+        let update_type = match fields.remove("updateType").map(|value| value.as_u64()) {
+            None | Some(Some(0)) => UpdateType::Append,
+            Some(Some(1)) => UpdateType::Overwrite,
+            Some(Some(2)) => UpdateType::Update,
+            _ => return Err(BadRequest::new("updateType", "0 appends, 1 overwrites, 2 updates".to_owned())),
+        };
+        let id = match fields.remove("id") {
+            Some(Json::String(id)) if !id.is_empty() => id,
+            _ => return Err(BadRequest::new("id", "is missing: which site is to be changed?".to_owned())),
+        };
+        if let Some(name) = COUNTED.iter().find(|name| fields.contains_key(**name)) {
+            return Err(BadRequest::new(name, "is counted by the crawler and cannot be set".to_owned()));
+        }
+        Ok(SiteUpdate { id, fields, update_type })
+    }
+
+    /// Whether the site is to begin again with its root URLs.
+    pub fn restarts(&self) -> bool {
+        self.fields.get("state").and_then(Json::as_u64) == Some(u64::from(state::RESTART))
+    }
+
+    /// The site after the change; nothing of it is changed if something is wrong.
+    pub fn apply(&self, known: &SiteDefinition, now_unix_ms: u64) -> Result<SiteDefinition, BadRequest> {
+        let mut site = object(serde_json::to_value(&known.site).expect("a site is JSON"))?;
+        let mut changes = self.fields.clone();
+        if self.restarts() {
+            changes.insert("state".to_owned(), Json::from(state::ACTIVE));
+            site.insert("iterations".to_owned(), Json::from(known.site.iterations.saturating_add(1)));
+            site.insert("errorMask".to_owned(), Json::from(0));
+        }
+        for (list, name) in LISTS {
+            let Some(change) = changes.remove(list) else { continue };
+            let Json::Array(change) = change else {
+                return Err(BadRequest::new(list, "is no list".to_owned()));
+            };
+            let there = match site.remove(list) {
+                Some(Json::Array(there)) => there,
+                _ => Vec::new(),
+            };
+            site.insert(list.to_owned(), Json::Array(self.put_together(name, there, change)));
+        }
+        site.extend(changes);
+        let site = read_site(site)?;
+        let site = Site { u_date: Some(date::format(now_unix_ms)), ..site.checked()? };
+        Ok(SiteDefinition { site, ..known.clone() })
+    }
+
+    fn put_together(&self, name: &str, there: Vec<Json>, change: Vec<Json>) -> Vec<Json> {
+        let named = |item: &Json| match item {
+            Json::Object(fields) => fields.get(name).cloned(),
+            other => Some(other.clone()),
+        };
+        let mut list = if self.update_type == UpdateType::Overwrite { Vec::new() } else { there };
+        for item in change {
+            let same = list.iter().position(|known| named(known) == named(&item));
+            match (same, self.update_type) {
+                (Some(at), _) => list[at] = item,
+                (None, UpdateType::Append | UpdateType::Overwrite) => list.push(item),
+                (None, UpdateType::Update) => {}
+            }
+        }
+        list
+    }
+}
+
+/// Reads a site, and says which field is wrong.
+pub(super) fn read_site(fields: Map<String, Json>) -> Result<Site, BadRequest> {
+    serde_json::from_value(Json::Object(fields.clone())).map_err(|error| {
+        // The error names no field when a value is of the wrong kind: the first that is wrong alone is it.
+        let alone = |(name, value): (&String, &Json)| {
+            let one: Map<String, Json> = [(name.clone(), value.clone())].into_iter().collect();
+            let wrong = serde_json::from_value::<Site>(Json::Object(one)).err()?;
+            Some(BadRequest::new(name, wrong.to_string()))
+        };
+        fields.iter().find_map(alone).unwrap_or_else(|| BadRequest::new("", error.to_string()))
+    })
+}

@@ -1,0 +1,347 @@
+//! URLs of sites: what operations on them are asked with, and how a record is told.
+
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use super::operation::{BadRequest, Criterions, read};
+use super::{GENERAL_SITE, Ignored};
+use crate::control::records::UrlName;
+use crate::date;
+use crate::id::UrlId;
+use crate::key::UrlKey;
+use crate::query::{Query, Row, Source, URL_FIELDS, Value};
+use crate::record::{UrlRecord, UrlState};
+use crate::url::{CanonicalUrl, UrlRules};
+
+/// How URL_NEW finds the site of a URL that names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteSelect {
+    /// It goes to the general site.
+    Explicit,
+    /// It goes to the site of its origin, which is made if there is none.
+    Auto,
+    /// It goes to the site of its origin if there is one, to the general site otherwise.
+    Qualify,
+    /// It is refused.
+    None,
+}
+
+/// What URL_NEW is asked with, for each URL. Fields of the original that are not listed here are measured by the crawl, or come from the site.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct UrlNew {
+    pub url: String,
+    #[serde(rename = "siteId", default)]
+    pub site_id: Option<String>,
+    #[serde(rename = "siteSelect", default = "none")]
+    site_select: u8,
+    #[serde(default)]
+    pub priority: Option<u16>,
+    #[serde(default, rename = "type")]
+    _type: Ignored,
+    #[serde(default, rename = "state")]
+    _state: Ignored,
+    #[serde(default, rename = "status")]
+    _status: Ignored,
+    #[serde(default, rename = "urlMd5")]
+    _url_md5: Ignored,
+    #[serde(default, rename = "requestDelay")]
+    _request_delay: Ignored,
+    #[serde(default, rename = "httpTimeout")]
+    _http_timeout: Ignored,
+    #[serde(default, rename = "processingDelay")]
+    _processing_delay: Ignored,
+    #[serde(default, rename = "depth")]
+    _depth: Ignored,
+    #[serde(default, rename = "parentMd5")]
+    _parent_md5: Ignored,
+    #[serde(default, rename = "maxURLsFromPage")]
+    _max_urls_from_page: Ignored,
+}
+
+fn none() -> u8 {
+    3
+}
+
+impl UrlNew {
+    /// Reads one.
+    pub fn read(body: Json) -> Result<UrlNew, BadRequest> {
+        let url: UrlNew = read(body)?;
+        if url.site_select > 3 {
+            return Err(BadRequest::new("siteSelect", "0 explicit, 1 auto, 2 qualify, 3 none".to_owned()));
+        }
+        Ok(url)
+    }
+
+    /// How its site is found if it names none.
+    pub fn site_select(&self) -> SiteSelect {
+        match self.site_select {
+            0 => SiteSelect::Explicit,
+            1 => SiteSelect::Auto,
+            2 => SiteSelect::Qualify,
+            _ => SiteSelect::None,
+        }
+    }
+}
+
+/// Names a URL of a site, and says what is to become of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UrlOrder {
+    #[serde(default)]
+    url: String,
+    #[serde(rename = "urlMd5", default)]
+    url_md5: String,
+    #[serde(rename = "siteId", default)]
+    site_id: String,
+    /// 1: `url` is an id.
+    #[serde(rename = "urlType", default)]
+    url_type: u8,
+    /// Instead of one URL: all of the site that meet this.
+    #[serde(default)]
+    pub criterions: Option<Criterions>,
+    /// What URL_UPDATE sets: 0 enabled, 1 disabled.
+    #[serde(default)]
+    pub state: Option<u8>,
+    /// What URL_UPDATE sets: 1 to be crawled again.
+    #[serde(default)]
+    pub status: Option<u8>,
+    #[serde(rename = "delayedType", default)]
+    _delayed_type: Ignored,
+    #[serde(default)]
+    _reason: Ignored,
+}
+
+impl UrlOrder {
+    /// Reads one.
+    pub fn read(body: Json) -> Result<UrlOrder, BadRequest> {
+        read(body)
+    }
+
+    /// The site; the general one if none is named.
+    pub fn site(&self) -> &str {
+        if self.site_id.is_empty() { GENERAL_SITE } else { &self.site_id }
+    }
+
+    /// The URL that it names, in the form that `rules` bring URLs into.
+    pub fn name(&self, rules: &UrlRules) -> Result<UrlName, BadRequest> {
+        let id = if self.url_type == 1 { &self.url } else { &self.url_md5 };
+        if !id.is_empty() {
+            let parsed = parse_id(id);
+            return parsed
+                .map(UrlName::Id)
+                .ok_or_else(|| BadRequest::new("urlMd5", format!("{id:?} is no id: 32 hexadecimal digits")));
+        }
+        if self.url.is_empty() {
+            return Err(BadRequest::new("url", "is missing".to_owned()));
+        }
+        let url = CanonicalUrl::parse(&self.url, rules);
+        url.map(|url| UrlName::Url(url.as_str().to_owned()))
+            .map_err(|error| BadRequest::new("url", format!("{}: {error}", self.url)))
+    }
+}
+
+fn parse_id(text: &str) -> Option<UrlId> {
+    let bytes: Option<Vec<u8>> =
+        (0..text.len() / 2).map(|at| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()).collect();
+    let id: [u8; 16] = bytes?.try_into().ok()?;
+    (text.len() == 32).then_some(UrlId(id))
+}
+
+/// What URL_FETCH is asked with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UrlFetch {
+    /// Which sites; all that are active if none is named.
+    #[serde(rename = "sitesList")]
+    pub sites: Vec<String>,
+    /// Which of those.
+    #[serde(rename = "sitesCriterions")]
+    pub sites_criterions: Option<Criterions>,
+    #[serde(rename = "urlsCriterions", alias = "criterions")]
+    criterions: Option<Criterions>,
+    /// URLs in all.
+    #[serde(rename = "maxURLs")]
+    pub max_urls: Option<usize>,
+    /// 1: each site gives its share.
+    pub algorithm: u8,
+}
+
+impl UrlFetch {
+    /// Reads one.
+    pub fn read(body: Json) -> Result<UrlFetch, BadRequest> {
+        let fetch: UrlFetch = read(body)?;
+        if fetch.algorithm > 1 {
+            return Err(BadRequest::new(
+                "algorithm",
+                "0 takes them as they come, 1 from each site its share".to_owned(),
+            ));
+        }
+        Ok(fetch)
+    }
+
+    /// The criterions with `limit` instead of their own.
+    pub fn limited(&self, limit: Option<usize>) -> Criterions {
+        let mut criterions = self.criterions.clone().unwrap_or_default();
+        if let Some(limit) = limit.or(self.max_urls) {
+            criterions.limit = Some(Json::from(limit));
+        }
+        criterions
+    }
+
+    /// Says what is wrong with the criterions before anybody is asked.
+    pub fn checked(&self) -> Result<Query, BadRequest> {
+        self.limited(None).query(Source::Urls)
+    }
+}
+
+/// A record as it is told, and as queries look at it.
+pub struct UrlRow<'a> {
+    /// Its site.
+    pub site: &'a str,
+    /// Its key.
+    pub key: &'a UrlKey,
+    /// The record.
+    pub record: &'a UrlRecord,
+    /// Pages that link to it.
+    pub inlinks: u32,
+}
+
+impl Row for UrlRow<'_> {
+    fn value(&self, field: &'static str) -> Value {
+        let record = self.record;
+        let found = record.findings.as_deref();
+        let number = |of: fn(&crate::record::Findings) -> u64| Value::int(found.map_or(0, of));
+        let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map_or(Value::Null, Value::text);
+        let crawled_at = found.map(|found| found.crawled_at).filter(|at| *at > 0);
+        match field {
+            "url" => Value::text(&record.url),
+            "siteId" => Value::text(self.site),
+            "urlMd5" => Value::text(self.key.id().to_string()),
+            "parentMd5" => Value::text(record.parent.map(|parent| parent.to_string()).unwrap_or_default()),
+            "host" => text(CanonicalUrl::parse(&record.url, &UrlRules::AS_IT_IS).ok().as_ref().map(CanonicalUrl::host)),
+            "domain" => text(self.key.domain()),
+            "status" => Value::int(record.progress.status as u8),
+            "state" => Value::int(record.state as u8),
+            "errorMask" => Value::int(record.error_mask.0),
+            "failure" => {
+                found.and_then(|found| found.failure).map_or(Value::Null, |failure| Value::text(failure.to_string()))
+            }
+            "httpCode" => number(|found| found.http_code.into()),
+            "contentType" => text(found.map(|found| found.content_type.as_str())),
+            "charset" => text(found.and_then(|found| found.charset.as_deref())),
+            "language" => text(found.and_then(|found| found.language.as_deref())),
+            "title" => text(found.and_then(|found| found.title.as_deref())),
+            "size" => number(|found| found.size),
+            "depth" => Value::int(record.depth),
+            "priority" => Value::int(record.priority),
+            "crawled" => number(|found| found.crawled.into()),
+            "processed" => number(|found| found.processed.into()),
+            "changes" => number(|found| found.changes.into()),
+            "unchanged" => number(|found| found.unchanged.into()),
+            "round" => Value::int(record.progress.round),
+            "freq" => Value::int(self.inlinks),
+            "linksI" => number(|found| found.links_internal.into()),
+            "linksE" => number(|found| found.links_external.into()),
+            "crawlingTime" => number(|found| found.crawling_ms.into()),
+            "processingTime" => number(|found| found.processing_ms.into()),
+            "totalTime" => number(|found| u64::from(found.crawling_ms) + u64::from(found.processing_ms)),
+            "rawContentMd5" => match found.map(|found| found.digest).filter(|digest| *digest != [0; 16]) {
+                Some(digest) => Value::text(UrlId(digest).to_string()),
+                None => Value::Null,
+            },
+            "contentURLMd5" => {
+                found.and_then(|found| found.duplicate_of).map_or(Value::Null, |id| Value::text(id.to_string()))
+            }
+            "eTag" => text(found.and_then(|found| found.validators.as_ref()?.etag.as_deref())),
+            "lastModified" => text(found.and_then(|found| found.validators.as_ref()?.last_modified.as_deref())),
+            "noindex" => number(|found| found.noindex.into()),
+            "CDate" => Value::Time(record.discovered_at),
+            "UDate" => Value::Time(crawled_at.unwrap_or(record.discovered_at)),
+            "tcDate" => crawled_at.map_or(Value::Null, Value::Time),
+            _ => Value::Null,
+        }
+    }
+}
+
+impl UrlRow<'_> {
+    /// Whether people still see it.
+    pub fn is_there(&self) -> bool {
+        self.record.state != UrlState::Deleted
+    }
+
+    /// All its fields.
+    pub fn json(&self) -> Json {
+        let field = |(name, _): &(&'static str, _)| ((*name).to_owned(), json_of(self.value(name)));
+        Json::Object(URL_FIELDS.iter().map(field).collect::<Map<String, Json>>())
+    }
+}
+
+/// A value as JSON; times as the original writes them.
+pub fn json_of(value: Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Int(number) | Value::Span(number) => Json::from(number),
+        Value::Float(number) => Json::from(number),
+        Value::Text(text) => Json::from(text),
+        Value::Time(unix_ms) => Json::from(date::format(unix_ms)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::copy::tests::kept;
+    use crate::id::NodeId;
+    use crate::key::DEFAULT_CRAWL;
+    use crate::record::{Findings, Progress};
+    use serde_json::json;
+
+    #[test]
+    fn every_field_that_is_listed_has_a_value_of_its_kind() {
+        let url = CanonicalUrl::parse("http://www.a.example/x", &UrlRules::default()).unwrap();
+        let key = UrlKey::new(DEFAULT_CRAWL, &url);
+        let mut record = kept(url.as_str(), Progress::new(NodeId(1))).record;
+        record.findings =
+            Some(Box::new(Findings { http_code: 200, size: 7, crawled_at: 9_000, ..Findings::default() }));
+        let row = UrlRow { site: "news", key: &key, record: &record, inlinks: 3 };
+        for (name, kind) in URL_FIELDS {
+            let value = row.value(name);
+            assert!(value == Value::Null || value.kind() == *kind, "{name} is {value:?}");
+        }
+        let told = row.json();
+        assert_eq!((&told["siteId"], &told["size"], &told["freq"]), (&json!("news"), &json!(7), &json!(3)));
+        assert_eq!((&told["host"], &told["domain"]), (&json!("www.a.example"), &json!("a.example")));
+        assert_eq!(told["UDate"], "1970-01-01 00:00:09");
+    }
+
+    #[test]
+    fn a_url_is_named_by_itself_or_by_its_id() {
+        let name = |body: Json| UrlOrder::read(body).and_then(|order| order.name(&UrlRules::default()));
+        assert_eq!(name(json!({"url": "HTTP://A.example"})), Ok(UrlName::Url("http://a.example/".into())));
+        let id = "00".repeat(15) + "ff";
+        let expected = Ok(UrlName::Id(UrlId([0; 16].map(|_: u8| 0))));
+        assert_eq!(name(json!({"urlMd5": "00".repeat(16)})), expected);
+        assert!(matches!(name(json!({"url": id, "urlType": 1})), Ok(UrlName::Id(_))));
+        for (body, field) in [
+            (json!({}), "url"),
+            (json!({"url": "nonsense"}), "url"),
+            (json!({"urlMd5": "xyz"}), "urlMd5"),
+            (json!({"urlMd5": "é".repeat(16)}), "urlMd5"),
+            (json!({"nosuch": 1}), "nosuch"),
+        ] {
+            assert!(name(body.clone()).unwrap_err().to_string().contains(field), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_fetch_has_its_own_limit() {
+        let fetch =
+            UrlFetch::read(json!({"maxURLs": 7, "urlsCriterions": {"WHERE": "status = 7", "LIMIT": 3}})).unwrap();
+        assert_eq!(fetch.checked().unwrap().limit, 7);
+        assert_eq!(fetch.limited(Some(2)).query(Source::Urls).unwrap().limit, 2);
+        assert!(UrlFetch::read(json!({"algorithm": 2})).is_err());
+        assert!(UrlFetch::read(json!({"urlsCriterions": {"WHERE": "x = 1"}})).unwrap().checked().is_err());
+    }
+}
