@@ -106,6 +106,8 @@ pub struct Change<'a> {
     pub(super) contents: BTreeSet<Vec<u8>>,
     /// Links of the page that is being settled, for the page graph.
     pub(super) finding: Option<Finding>,
+    /// Whether contents that this change touched are on the list of those without a second copy.
+    pub(super) listed: BTreeMap<Vec<u8>, bool>,
 }
 
 impl Store {
@@ -125,6 +127,7 @@ impl Store {
             clients: super::clients::Overlay::default(),
             contents: BTreeSet::new(),
             finding: None,
+            listed: BTreeMap::new(),
         }
     }
 }

@@ -246,17 +246,27 @@ impl Change<'_> {
 
     /// Puts a page on the list.
     fn list(&mut self, key: &[u8], bytes: u32) -> Result<(), StoreError> {
-        if self.get::<u32>("copies", &row_key(LIST, key))?.is_none() {
+        if !self.is_listed(key)? {
             self.store.copies.standing.lacking += 1;
         }
+        self.listed.insert(key.to_vec(), true);
         self.put("copies", &row_key(LIST, key), &bytes)?;
         self.put_standing()
+    }
+
+    /// Whether a page is on the list as this change leaves it: two nodes may offer each other the same page at one time.
+    fn is_listed(&self, key: &[u8]) -> Result<bool, StoreError> {
+        match self.listed.get(key) {
+            Some(listed) => Ok(*listed),
+            None => Ok(self.get::<u32>("copies", &row_key(LIST, key))?.is_some()),
+        }
     }
 
     /// Takes a page off the list: `holding` has it too.
     fn trust(&mut self, key: &[u8], holding: Holding) -> Result<(), StoreError> {
         let standing = &mut self.store.copies.standing;
         standing.lacking = standing.lacking.saturating_sub(1);
+        self.listed.insert(key.to_vec(), false);
         *standing.trusted.entry(holding).or_default() += 1;
         self.delete("copies", &row_key(LIST, key));
         self.put("copies", &row_key(HELD, key), &holding)?;
@@ -272,7 +282,7 @@ impl Change<'_> {
     pub fn mark_copied(&mut self, keys: &[ContentKey], holding: Holding) -> Result<(), StoreError> {
         for key in keys {
             let key = key.to_bytes();
-            if self.get::<u32>("copies", &row_key(LIST, &key))?.is_some() {
+            if self.is_listed(&key)? {
                 self.trust(&key, holding)?;
             }
         }
@@ -327,7 +337,7 @@ impl Change<'_> {
                     self.put_standing()?;
                     self.contents.insert(key);
                 }
-                (Ok(key), _) if self.get::<u32>("copies", &row_key(LIST, &key))?.is_some() => {
+                (Ok(key), _) if self.is_listed(&key)? => {
                     self.trust(&key, from)?;
                 }
                 // It is here and somebody else has it as well, or it was here when it was asked for and is not: neither changes anything.
