@@ -329,7 +329,9 @@ impl Node {
             ends.push(to_end.clone());
             let make =
                 move |lifeline| Scorer::new(storage.clone(), rules.clone(), metrics.clone(), mailbox_max, lifeline);
-            supervisor.keep("scorer", &main, make, move |address| {
+            // Beside a parser: pages that were parsed one after the other go on to the disk together, as one group with one
+            // fsync, and the main thread is woken once for all of them.
+            supervisor.keep("scorer", arbiters.first().unwrap_or(&main), make, move |address| {
                 to_parsed.bind(recipient(address));
                 to_end.bind(address);
             });

@@ -63,12 +63,20 @@ pub struct UrlId(pub [u8; 16]);
 impl UrlId {
     /// Returns the id of `canonical` within `crawl`.
     pub fn of(crawl: &str, canonical: &str) -> UrlId {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(crawl.as_bytes());
-        hasher.update(&[0]);
-        hasher.update(canonical.as_bytes());
+        // Every link of every page comes here, and most are short: hashing one piece takes half as long as hashing three.
+        let mut buffer = [0; 256];
+        let (end, start) = (crawl.len() + 1 + canonical.len(), crawl.len() + 1);
+        let hash = if end <= buffer.len() {
+            buffer[..crawl.len()].copy_from_slice(crawl.as_bytes());
+            buffer[start..end].copy_from_slice(canonical.as_bytes());
+            blake3::hash(&buffer[..end])
+        } else {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(crawl.as_bytes()).update(&[0]).update(canonical.as_bytes());
+            hasher.finalize()
+        };
         let mut id = [0; 16];
-        id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        id.copy_from_slice(&hash.as_bytes()[..16]);
         UrlId(id)
     }
 }
@@ -105,6 +113,16 @@ impl fmt::Display for BatchId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_of_urls_are_the_same_whether_hashed_in_one_piece_or_in_three() {
+        for length in [0, 30, 247, 248, 249, 8_000] {
+            let url = "u".repeat(length);
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(b"DEFAULT").update(&[0]).update(url.as_bytes());
+            assert_eq!(UrlId::of("DEFAULT", &url).0, hasher.finalize().as_bytes()[..16], "{length} bytes");
+        }
+    }
 
     #[test]
     fn ids_of_peers_and_clusters_never_change() {

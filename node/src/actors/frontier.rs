@@ -1,5 +1,5 @@
 //! Frontier: the shell of the frontier core. It feeds the core what happened, and does what the core says.
-//! In: [`DiscoveredUrls`] from the command line and doors, [`FetchEnded`] and [`RobotsFetched`] from the fetcher, [`LandedPage`] from storage.
+//! In: [`DiscoveredUrls`] from the command line and doors, [`FetchEnded`] and [`RobotsFetched`] from the fetcher, [`LandedPages`] from storage.
 //! Out: [`RunBatch`] to the router, [`RunRobots`] to the fetcher, [`DiskRequest`] and [`StorePage`] to storage.
 //! Owns: the core's state, which is a view of what is on disk. If it dies, its successor reads that view anew: what was handed out stays
 //! handed out until it is settled or its deadline passes. In a cluster a new life begins instead (see the coordinator).
@@ -34,7 +34,7 @@ use crate::edges::http::FetchError;
 use crate::edges::store::{Admitted, Pass};
 use crate::edges::web::Web;
 use crate::messages::{
-    DiscoveredUrls, DiskRequest, FetchEnded, FrontierUp, GetStanding, Halt, Heard, LandedPage, NamedUrls, Restart,
+    DiscoveredUrls, DiskRequest, FetchEnded, FrontierUp, GetStanding, Halt, Heard, LandedPages, NamedUrls, Restart,
     Retune, RobotsFetched, RunBatch, RunRobots, Standing, StorePage,
 };
 use crate::metrics::Metrics;
@@ -117,6 +117,9 @@ pub struct Frontier {
     /// The core may step: its former life's flights are known.
     ready: bool,
     held_back: Vec<Input>,
+    /// Fetches that ended since the last step: those of one moment are taken in together, and one request writes down what is
+    /// handed out in their place.
+    gathered: Vec<Input>,
     effects: Vec<Effect>,
     next_batch: u64,
     admitting: usize,
@@ -135,6 +138,11 @@ pub struct Frontier {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Happened(Vec<Input>);
+
+/// Takes in what has gathered. From this actor to itself, behind what is in its mailbox.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Gathered;
 
 /// The flights, pages and bytes of a former life.
 #[derive(Debug, Message)]
@@ -160,6 +168,7 @@ impl Frontier {
             core,
             ready: false,
             held_back: Vec::new(),
+            gathered: Vec::new(),
             effects: Vec::new(),
             next_batch: 0,
             admitting: 0,
@@ -185,6 +194,8 @@ impl Frontier {
     }
 
     fn step(&mut self, inputs: impl IntoIterator<Item = Input>, ctx: &mut Context<Self>) {
+        let gathered = std::mem::take(&mut self.gathered);
+        let inputs = gathered.into_iter().chain(inputs);
         if !self.ready {
             self.held_back.extend(inputs);
             return;
@@ -198,6 +209,14 @@ impl Frontier {
         self.perform(&mut effects, ctx);
         self.effects = effects;
         self.set_alarm(ctx);
+    }
+
+    /// Takes an input in with others of this moment.
+    fn gather(&mut self, input: Input, ctx: &mut Context<Self>) {
+        self.gathered.push(input);
+        if self.gathered.len() == 1 {
+            ctx.notify(Gathered);
+        }
     }
 
     /// Hands out fewer pages as the byte limit comes near, and none behind it.
@@ -524,7 +543,7 @@ impl Handler<FetchEnded> for Frontier {
     fn handle(&mut self, ended: FetchEnded, ctx: &mut Self::Context) {
         self.lifeline.handles();
         let FetchEnded { flight, host, retry_after_ms } = ended;
-        self.step([Input::FetchEnded { flight, host, retry_after_ms }], ctx);
+        self.gather(Input::FetchEnded { flight, host, retry_after_ms }, ctx);
     }
 }
 
@@ -537,19 +556,34 @@ impl Handler<RobotsFetched> for Frontier {
     }
 }
 
-impl Handler<LandedPage> for Frontier {
+impl Handler<Gathered> for Frontier {
     type Result = ();
 
-    fn handle(&mut self, LandedPage(landed): LandedPage, ctx: &mut Self::Context) {
-        self.lifeline.handles();
-        let page = matches!(landed.kind, Some(OutcomeKind::Stored | OutcomeKind::Duplicate | OutcomeKind::Unchanged));
-        if let Some(kind) = landed.kind {
-            self.parts.metrics.landed(kind);
+    fn handle(&mut self, _: Gathered, ctx: &mut Self::Context) {
+        if !self.gathered.is_empty() {
+            self.step([], ctx);
         }
-        self.parts.metrics.discovered.inc_by(landed.admitted.len() as u64);
-        self.limit(landed.bytes);
-        let settled = Input::Settled { flight: landed.flight, page };
-        self.step(inputs_of(landed.admitted).into_iter().chain([settled]), ctx);
+    }
+}
+
+impl Handler<LandedPages> for Frontier {
+    type Result = ();
+
+    fn handle(&mut self, LandedPages(pages): LandedPages, ctx: &mut Self::Context) {
+        self.lifeline.handles();
+        let mut inputs = Vec::with_capacity(pages.iter().map(|landed| landed.admitted.len() + 1).sum());
+        for landed in pages {
+            let page =
+                matches!(landed.kind, Some(OutcomeKind::Stored | OutcomeKind::Duplicate | OutcomeKind::Unchanged));
+            if let Some(kind) = landed.kind {
+                self.parts.metrics.landed(kind);
+            }
+            self.parts.metrics.discovered.inc_by(landed.admitted.len() as u64);
+            self.limit(landed.bytes);
+            inputs.extend(landed.admitted.into_iter().map(Admitted::into_input));
+            inputs.push(Input::Settled { flight: landed.flight, page });
+        }
+        self.step(inputs, ctx);
     }
 }
 

@@ -92,7 +92,7 @@ can_end!(Scorer);
 
 /// Decides how a fetch ended and which of its links are followed.
 pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
-    let ParsedPage { pick, fetched, extracted, parsing_ms } = page;
+    let ParsedPage { pick, fetched, mut extracted, parsing_ms } = page;
     let unix_ms = fetched.started_unix_ms + u64::from(fetched.elapsed_ms);
     let digest = digest_of(&fetched, &extracted);
     let mut findings = Box::new(findings(&pick.entry.url, &fetched, &extracted, digest, parsing_ms, unix_ms));
@@ -118,7 +118,7 @@ pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
             Ending::Answered(findings)
         }
         _ => {
-            (links, beyond) = follow(&pick, &extracted.links, rules, filter);
+            (links, beyond) = follow(&pick, std::mem::take(&mut extracted.links), rules, filter);
             links.truncate(crawls.links_max(pick.queue.crawl()).unwrap_or(usize::MAX));
             Ending::Answered(findings)
         }
@@ -177,7 +177,7 @@ fn admits(filter: Option<&Filter>, url: &CanonicalUrl, depth: u16) -> Result<(),
 /// The links that are followed, with their depth and priority, and those that a run with wider rules would follow.
 fn follow(
     pick: &Pick,
-    links: &[PageLink],
+    links: Vec<PageLink>,
     rules: &FollowRules,
     filter: Option<&Filter>,
 ) -> (Vec<Discovered>, Vec<Discovered>) {
@@ -186,7 +186,7 @@ fn follow(
         EntryKind::Page => (pick.order.depth.saturating_add(1), pick.order.priority),
         EntryKind::Sitemap => (1, PRIORITY_DEFAULT),
     };
-    let (mut followed, mut beyond) = (Vec::new(), Vec::new());
+    let (mut followed, mut beyond) = (Vec::with_capacity(links.len()), Vec::new());
     for link in links {
         let part = !link.kind.leads_to_page() && !matches!(link.kind, LinkKind::Feed | LinkKind::Sitemap);
         let wanted = !link.nofollow && link.kind != LinkKind::Form && link.url != pick.entry.url;
@@ -200,7 +200,7 @@ fn follow(
         };
         let kind = if link.kind == LinkKind::Sitemap { EntryKind::Sitemap } else { EntryKind::Page };
         let priority = if part { priority.saturating_sub(PART_PENALTY) } else { priority };
-        list.push(Discovered { url: link.url.clone(), kind, depth, priority, redirects: 0 });
+        list.push(Discovered { url: link.url, kind, depth, priority, redirects: 0 });
     }
     (followed, beyond)
 }

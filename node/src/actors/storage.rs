@@ -1,5 +1,5 @@
 //! Storage: the way to the disk thread.
-//! In: [`StorePage`] from scorer and fetcher, [`DiskRequest`] from frontier and coordinator. Out: [`LandedPage`] to the frontier, or in a
+//! In: [`StorePage`] from scorer and fetcher, [`DiskRequest`] from frontier and coordinator. Out: [`LandedPages`] to the frontier, or in a
 //! cluster [`KeptPage`] to the coordinator, because the owner of a page settles it and not who fetched it.
 //! Owns: nothing; the disk thread does. If it dies, what was in its mailbox is lost and comes back after its deadline.
 
@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use super::can_end;
-use crate::edges::disk::{Disk, DiskError, Job, ReplicaJob};
-use crate::messages::{DiskRequest, KeptPage, LandedPage, StorePage};
+use crate::edges::disk::{Disk, DiskError, Job, ReplicaJob, Settled};
+use crate::messages::{DiskRequest, KeptPage, LandedPages, StorePage};
 use crate::node::Fate;
 use crate::supervisor::{Lifeline, Link};
 
@@ -17,7 +17,7 @@ use crate::supervisor::{Lifeline, Link};
 #[derive(Clone)]
 pub enum Landed {
     /// A node alone settles it at once.
-    Frontier(Link<LandedPage>),
+    Frontier(Link<LandedPages>),
     /// In a cluster its content is kept here, and its owner settles it.
     Coordinator(Link<KeptPage>),
 }
@@ -25,6 +25,8 @@ pub enum Landed {
 /// The actor.
 pub struct Storage {
     landed: Landed,
+    /// How a node alone hears of pages.
+    settled: Settled,
     disk: Disk,
     fate: Fate,
     mailbox_max: usize,
@@ -34,7 +36,8 @@ pub struct Storage {
 impl Storage {
     /// A storage actor over `disk`.
     pub fn new(landed: Landed, disk: Disk, fate: Fate, mailbox_max: usize, lifeline: Lifeline) -> Storage {
-        Storage { landed, disk, fate, mailbox_max, lifeline }
+        let settled = settled(&landed, &fate);
+        Storage { landed, settled, disk, fate, mailbox_max, lifeline }
     }
 
     /// Hands a job to the disk before anything else is taken from the mailbox: a full disk queue fills the mailbox.
@@ -65,16 +68,7 @@ impl Handler<StorePage> for Storage {
         self.lifeline.handles();
         let fate = self.fate.clone();
         match self.landed.clone() {
-            Landed::Frontier(frontier) => {
-                let (reply, answer) = oneshot::channel();
-                actix_rt::spawn(async move {
-                    match answer.await.unwrap_or(Err(DiskError::Stopped)) {
-                        Ok(landed) => frontier.answer(LandedPage(landed)),
-                        Err(error) => fate.seal(&error),
-                    }
-                });
-                self.submit(Job::Settle(landing, reply))
-            }
+            Landed::Frontier(_) => self.submit(Job::Settle(landing, self.settled.clone())),
             Landed::Coordinator(coordinator) => {
                 let (reply, answer) = oneshot::channel();
                 actix_rt::spawn(async move {
@@ -101,3 +95,13 @@ impl Handler<DiskRequest> for Storage {
 }
 
 can_end!(Storage);
+
+/// Tells the frontier what is on disk, or the node that it cannot go on.
+fn settled(landed: &Landed, fate: &Fate) -> Settled {
+    let (landed, fate) = (landed.clone(), fate.clone());
+    Settled::new(move |settled| match (settled, &landed) {
+        (Ok(pages), Landed::Frontier(frontier)) => frontier.answer(LandedPages(pages)), // as many as were handed out
+        (Ok(_), Landed::Coordinator(_)) => {} // only a node alone settles here
+        (Err(error), _) => fate.seal(&error),
+    })
+}

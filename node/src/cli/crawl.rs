@@ -19,7 +19,7 @@ use super::progress::{Progress, say};
 use super::signals::signals;
 use super::summary::{Ended, Summary};
 use super::units::{parse_size_above_zero, parse_time, parse_time_above_zero};
-use super::{Complaint, Exit, moved, seeds, tell};
+use super::{Complaint, Exit, moved, runtime, seeds, tell};
 use crate::actors::scorer::PRIORITY_DEFAULT;
 use crate::config::score::ScoreBy;
 use crate::config::{Config, ConfigError};
@@ -177,13 +177,7 @@ pub(super) fn run(arguments: CrawlArguments) -> Result<Exit, Complaint> {
     if let Ok(store) = Store::open_for_reading(&config.storage.data) {
         moved::cover(&store, &seeds, &filter, &config.crawl).map_err(Complaint::data)?;
     }
-    let system = actix::System::with_tokio_rt(|| {
-        tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .thread_name("fetch")
-            .build()
-            .expect("the system lets us start threads")
-    });
+    let system = actix::System::with_tokio_rt(runtime::runtime);
     system.block_on(crawl(config, Arc::new(filter), seeds, arguments.json))
 }
 

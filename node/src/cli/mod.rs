@@ -14,6 +14,7 @@ mod ose;
 mod pages;
 mod progress;
 mod restore;
+mod runtime;
 mod schedule;
 mod seeds;
 mod signals;

@@ -9,6 +9,7 @@ mod contents;
 mod replica;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,6 +74,23 @@ impl From<WarcError> for DiskError {
 
 /// Where the answer to a job goes.
 pub type Reply<T> = oneshot::Sender<Result<T, DiskError>>;
+
+/// Who hears what became of the pages of a group, all of them at once: a message for each would cost more than handling it.
+#[derive(Clone)]
+pub struct Settled(Arc<dyn Fn(Result<Vec<Landed>, DiskError>) + Send + Sync>);
+
+impl Settled {
+    /// Whoever `hears` is called on the disk's thread, so it must not wait for anything.
+    pub fn new(hears: impl Fn(Result<Vec<Landed>, DiskError>) + Send + Sync + 'static) -> Settled {
+        Settled(Arc::new(hears))
+    }
+}
+
+impl fmt::Debug for Settled {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Settled")
+    }
+}
 
 /// What a fetch brought, to be kept in the WARC files.
 #[derive(Clone, Debug)]
@@ -146,7 +164,7 @@ pub enum Job {
     /// Write entries down as handed out.
     Select(Vec<Pick>, Reply<()>),
     /// Settle a flight.
-    Settle(Box<Landing>, Reply<Landed>),
+    Settle(Box<Landing>, Settled),
     /// Move what is due into the queues; answers also when the next is.
     FallDue(u64, Reply<(Vec<Admitted>, Option<u64>)>),
     /// Bring back what was set aside and is admitted now, if the rules are not those of the run before.
@@ -268,8 +286,32 @@ pub struct DiskWork {
 /// A content that is stored: of which URL, where, and the URL's text.
 type Original = (UrlId, ContentRow, String);
 
-/// Answers that wait for the commit.
-type Deferred = Box<dyn FnOnce(Option<DiskError>)>;
+/// An answer that waits for the commit.
+enum Deferred {
+    /// To whoever asked.
+    Reply(Box<dyn FnOnce(Option<DiskError>)>),
+    /// A page, and who hears of it: mostly the same for all of a group.
+    Page(Settled, Option<Landed>),
+}
+
+/// Answers all, and tells of pages that follow each other at once.
+fn answer_all(deferred: Vec<Deferred>, error: Option<DiskError>) {
+    let mut pages = Vec::new();
+    for answer in deferred {
+        match answer {
+            Deferred::Reply(reply) => reply(error.clone()),
+            Deferred::Page(hears, landed) => pages.push((hears, landed)),
+        }
+    }
+    let mut pages = pages.into_iter().peekable();
+    while let Some((hears, first)) = pages.next() {
+        let mut landed = Vec::from_iter(first);
+        while let Some((_, next)) = pages.next_if(|(other, _)| Arc::ptr_eq(&other.0, &hears.0)) {
+            landed.extend(next);
+        }
+        (hears.0)(error.clone().map_or(Ok(landed), Err));
+    }
+}
 
 impl DiskWork {
     /// Opens the WARC files beside `store`.
@@ -319,9 +361,7 @@ impl DiskWork {
                 tracing::error!(%error, "cannot read the state back");
             }
         }
-        for answer in deferred {
-            answer(outcome.clone().err());
-        }
+        answer_all(deferred, outcome.err());
     }
 
     fn write(&mut self, jobs: Vec<Job>, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
@@ -479,10 +519,12 @@ fn apply(
             let selected = change.select(&picks);
             defer(reply, selected, deferred)
         }
-        Job::Settle(landing, reply) => {
+        Job::Settle(landing, hears) => {
             let Landing { pick, ending, links, beyond, unix_ms, .. } = *landing;
             let landed = change.settle(Settle { pick, ending, fetched, links, beyond, unix_ms });
-            defer(reply, landed, deferred)
+            let (landed, failed) = value_of(landed);
+            deferred.push(Deferred::Page(hears, landed));
+            failed
         }
         Job::FallDue(unix_ms, reply) => {
             let admitted = change.fall_due(unix_ms, DUE_MAX);
@@ -516,30 +558,34 @@ fn apply(
     }
 }
 
+fn value_of<T>(result: Result<T, StoreError>) -> (Option<T>, Result<(), DiskError>) {
+    match result {
+        Ok(value) => (Some(value), Ok(())),
+        Err(error) => (None, Err(DiskError::from(error))),
+    }
+}
+
 fn defer<T: 'static>(
     reply: Reply<T>,
     result: Result<T, StoreError>,
     deferred: &mut Vec<Deferred>,
 ) -> Result<(), DiskError> {
-    let (value, failed) = match result {
-        Ok(value) => (Some(value), Ok(())),
-        Err(error) => (None, Err(DiskError::from(error))),
-    };
-    deferred.push(Box::new(move |error| {
+    let (value, failed) = value_of(result);
+    deferred.push(Deferred::Reply(Box::new(move |error| {
         let result = match (error, value) {
             (None, Some(value)) => Ok(value),
             (Some(error), _) => Err(error),
             (None, None) => Err(DiskError::Stopped), // not reached: a job without a value fails the whole group
         };
         let _ = reply.send(result);
-    }));
+    })));
     failed
 }
 
 fn later<T: 'static>(reply: Reply<T>, deferred: &mut Vec<Deferred>) {
-    deferred.push(Box::new(move |error| {
+    deferred.push(Deferred::Reply(Box::new(move |error| {
         let _ = reply.send(Err(error.unwrap_or(DiskError::Stopped)));
-    }));
+    })));
 }
 
 /// Answers a job of a group that failed before its turn.
@@ -550,7 +596,7 @@ fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         Job::Content(job) => job.refuse(deferred),
         Job::Admit { reply, .. } => later(reply, deferred),
         Job::Select(_, reply) => later(reply, deferred),
-        Job::Settle(_, reply) => later(reply, deferred),
+        Job::Settle(_, hears) => deferred.push(Deferred::Page(hears, None)),
         Job::FallDue(_, reply) => later(reply, deferred),
         Job::TakeBack(_, _, _, reply) => later(reply, deferred),
         Job::KeepFacts(_, _, reply) => later(reply, deferred),

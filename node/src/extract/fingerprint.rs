@@ -39,29 +39,40 @@ pub fn distance(left: u64, right: u64) -> u32 {
 
 /// Words are what stands between white space and ASCII punctuation; scripts without spaces count by character.
 fn each_word<'a>(text: &'a str, mut found: impl FnMut(&'a str)) {
-    let mut emit = |word: &'a str, ascii: bool| {
-        if ascii || !word.chars().any(is_unspaced) {
-            found(word);
-        } else {
-            word.char_indices().for_each(|(at, character)| found(&word[at..at + character.len_utf8()]));
-        }
-    };
     // By bytes, because what separates words is ASCII, and so is most of the web.
-    let (mut start, mut ascii) = (0, true);
-    for (at, &byte) in text.as_bytes().iter().enumerate() {
-        if byte.is_ascii_alphanumeric() || !byte.is_ascii() {
-            ascii &= byte.is_ascii();
-            continue;
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let start = at;
+        let mut seen = 0;
+        while let Some(&byte) = bytes.get(at)
+            && IN_WORD[usize::from(byte)]
+        {
+            seen |= byte;
+            at += 1;
         }
         if start < at {
-            emit(&text[start..at], ascii);
+            let word = &text[start..at];
+            if seen.is_ascii() || !word.chars().any(is_unspaced) {
+                found(word);
+            } else {
+                word.char_indices().for_each(|(at, character)| found(&word[at..at + character.len_utf8()]));
+            }
         }
-        (start, ascii) = (at + 1, true);
-    }
-    if start < text.len() {
-        emit(&text[start..], ascii);
+        at += 1;
     }
 }
+
+/// Bytes of words: letters and digits, and whatever is not ASCII.
+const IN_WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric() || byte >= 0x80;
+        byte += 1;
+    }
+    table
+};
 
 /// Kana, Chinese characters, Thai, Lao, Burmese and Khmer.
 fn is_unspaced(character: char) -> bool {

@@ -25,4 +25,4 @@ pub use discovered::DiscoveredUrls;
 pub use fetched::{FetchEnded, FetchedPage, RobotsFetched};
 pub use parsed::ParsedPage;
 pub use rescored::Rescored;
-pub use stored::{DiskRequest, LandedPage, StorePage};
+pub use stored::{DiskRequest, LandedPages, StorePage};

@@ -23,7 +23,7 @@ impl fmt::Debug for StorePage {
 #[rtype(result = "()")]
 pub struct DiskRequest(pub Job);
 
-/// The outcome is on disk. Storage to frontier.
+/// The outcomes of a group are on disk. The disk, on behalf of storage, to frontier.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct LandedPage(pub Landed);
+pub struct LandedPages(pub Vec<Landed>);

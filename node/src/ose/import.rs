@@ -24,7 +24,7 @@ use crate::actors::scorer::{PRIORITY_DEFAULT, land};
 use crate::config::Config;
 use crate::crawls::CrawlBook;
 use crate::edges::clock::unix_ms;
-use crate::edges::disk::{Disk, DiskOptions, Job};
+use crate::edges::disk::{Disk, DiskError, DiskOptions, Job, Settled};
 use crate::edges::http::Fetched;
 use crate::edges::store::Store;
 use crate::edges::store::ose::{FileError, ImportedSite};
@@ -201,15 +201,21 @@ impl Rules {
         }
         let picks = landings.iter().map(|(pick, _)| pick.clone()).collect();
         disk.ask(|reply| Job::Select(picks, reply)).await?;
-        let mut answers = Vec::new();
+        // At most as many answers as landings.
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let settled = Settled::new(move |pages| drop(tell.send(pages)));
+        let mut unheard = landings.len();
         for (_, landing) in landings {
-            let (reply, answer) = tokio::sync::oneshot::channel();
-            disk.submit(Job::Settle(Box::new(landing), reply)).await?;
-            answers.push(answer);
+            disk.submit(Job::Settle(Box::new(landing), settled.clone())).await?;
         }
-        for answer in answers {
-            let landed = answer.await.map_err(|_| crate::edges::disk::DiskError::Stopped)??;
-            report.pages += u64::from(landed.kind.is_some());
+        drop(settled);
+        while let Some(pages) = told.recv().await {
+            let pages = pages?;
+            unheard = unheard.saturating_sub(pages.len());
+            report.pages += pages.iter().filter(|landed| landed.kind.is_some()).count() as u64;
+        }
+        if unheard > 0 {
+            return Err(DiskError::Stopped.into());
         }
         Ok(())
     }

@@ -218,9 +218,9 @@ impl Filter {
         refused_if(!self.covers(url), Refusal::OutOfScope)?;
         refused_if(url.as_str().len() > rules.url_bytes_max, Refusal::TooLong)?;
         refused_if(parameters(url) > usize::from(rules.query_parameters_max), Refusal::TooManyParameters)?;
-        let segments = segments(url);
-        refused_if(segments.len() > usize::from(rules.path_segments_max), Refusal::TooManySegments)?;
-        refused_if(self.repeats(&segments), Refusal::RepeatedSegments)?;
+        let segments = segment_count(url);
+        refused_if(segments > usize::from(rules.path_segments_max), Refusal::TooManySegments)?;
+        refused_if(self.repeats(url, segments), Refusal::RepeatedSegments)?;
         refused_if(!self.exclude.is_empty() && self.exclude.is_match(url.as_str()), Refusal::Excluded)?;
         refused_if(!self.include.is_empty() && !self.include.is_match(url.as_str()), Refusal::NotIncluded)
     }
@@ -230,9 +230,15 @@ impl Filter {
         &self.rules
     }
 
-    fn repeats(&self, segments: &[&str]) -> bool {
-        occurs_more_often(segments, usize::from(self.rules.repeated_segments_max.max(1)))
-            || runs_more_often(segments, usize::from(self.rules.repeated_runs_max.max(1)))
+    fn repeats(&self, url: &CanonicalUrl, count: usize) -> bool {
+        let occurs_max = usize::from(self.rules.repeated_segments_max.max(1));
+        let runs_max = usize::from(self.rules.repeated_runs_max.max(1));
+        // Nearly all paths are too short to go round in circles.
+        if count <= occurs_max && count < 2 * (runs_max + 1) {
+            return false;
+        }
+        let segments = segments(url);
+        occurs_more_often(&segments, occurs_max) || runs_more_often(&segments, runs_max)
     }
 }
 
@@ -276,12 +282,22 @@ fn parameters(url: &CanonicalUrl) -> usize {
     url.query().map_or(0, |query| query.split('&').filter(|parameter| !parameter.is_empty()).count())
 }
 
-/// Returns the segments of the path; the slash at its end begins none.
-fn segments(url: &CanonicalUrl) -> Vec<&str> {
+/// The path without the slashes at its ends: the one at its end begins no segment.
+fn inner_path(url: &CanonicalUrl) -> &str {
     let path = url.path();
     let path = path.strip_prefix('/').unwrap_or(path);
-    let path = path.strip_suffix('/').unwrap_or(path);
+    path.strip_suffix('/').unwrap_or(path)
+}
+
+/// Returns the segments of the path.
+fn segments(url: &CanonicalUrl) -> Vec<&str> {
+    let path = inner_path(url);
     if path.is_empty() { Vec::new() } else { path.split('/').collect() }
+}
+
+fn segment_count(url: &CanonicalUrl) -> usize {
+    let path = inner_path(url);
+    if path.is_empty() { 0 } else { 1 + path.bytes().filter(|byte| *byte == b'/').count() }
 }
 
 /// Says whether some segment occurs more than `max` times.

@@ -8,7 +8,8 @@
 //! *lost*: the entry goes back to its queue. Before the first page of an origin, its robots.txt is fetched, as an *errand* of the
 //! host it lies on, under the same politeness.
 //!
-//! **Bounds.** At most `queues_max` queues are in memory, each with at most `window_max` entries; what is beyond waits on disk and is
+//! **Bounds.** At most `queues_max` queues are in memory, each with at most `window_max` entries and, when there are
+//! many, with fewer, so that all windows together stay near [`WINDOWS_ENTRIES_MAX`]; what is beyond waits on disk and is
 //! swept in when there is room. At most `flights_max` flights.
 
 mod crawls;
@@ -40,6 +41,10 @@ use crate::url::CanonicalUrl;
 
 /// Entries that one visit of a queue may refuse before the others get their turn.
 const REFUSALS_PER_VISIT: usize = 32;
+/// Entries of all windows together, some 250 bytes each, unless a window would have fewer than [`WINDOW_MIN`]: then every
+/// second page would wait for the disk to be read.
+const WINDOWS_ENTRIES_MAX: usize = 1 << 18;
+const WINDOW_MIN: usize = 8;
 /// Queues asked for in one sweep.
 const SWEEP_QUEUES: usize = 256;
 /// Origins of one host whose robots.txt is remembered: schemes and ports; a host with more has the oldest asked again.
@@ -284,11 +289,16 @@ impl Frontier {
             // What is known of the host, its Crawl-delay above all, is on disk.
             queue.loading = true;
             let (read, queue) = (self.begin_read(), pick.queue.clone());
-            out.push(Effect::Load { read, queue, limit: self.rules.window_max });
+            out.push(Effect::Load { read, queue, limit: self.window_max() });
         }
         self.page_flights += 1;
         let name = pick.queue.clone();
         self.take_off(now, flight, Flight { queue: name, deadline: 0, fetching: Some(None), cargo: Cargo::Page(pick) });
+    }
+
+    /// Entries that a window may have now. One that has more loses them when it is next added to.
+    fn window_max(&self) -> usize {
+        window_of(self.queues.len(), self.rules.window_max)
     }
 
     fn has_room(&self) -> bool {
@@ -391,7 +401,7 @@ impl Frontier {
             queue.busy = self.is_asked(key);
             if !new_host {
                 queue.loading = true;
-                out.push(Effect::Load { read: self.begin_read(), queue: key.clone(), limit: self.rules.window_max });
+                out.push(Effect::Load { read: self.begin_read(), queue: key.clone(), limit: self.window_max() });
             }
             self.queues.insert(key.clone(), Box::new(queue));
         }
@@ -402,7 +412,7 @@ impl Frontier {
         if !self.hold(now, &key, new_host, out) {
             return;
         }
-        let window_max = self.rules.window_max;
+        let window_max = self.window_max();
         // A read that came before this may have brought the entry already, or it was put up again before we heard that it landed.
         let aloft = self.aloft.contains(&(order, key.clone()));
         let queue = self.queues.get_mut(&key).expect("just looked up");
@@ -511,7 +521,7 @@ impl Frontier {
 
     fn refilled(&mut self, now: Now, key: &QueueKey, mut entries: Vec<(Order, Entry)>, more: bool) {
         entries.retain(|(order, _)| !self.aloft.contains(&(*order, key.clone())));
-        let window_max = self.rules.window_max;
+        let window_max = self.window_max();
         let Some(queue) = self.queues.get_mut(key) else { return };
         queue.refilled(entries, more, window_max);
         self.schedule(key, now.mono);
@@ -738,7 +748,7 @@ impl Frontier {
             self.sweep.running = true;
             let queues = SWEEP_QUEUES.min(self.rules.queues_max - self.queues.len());
             let (read, slot, after) = (self.begin_read(), self.sweep.slot, self.sweep.after.take());
-            out.push(Effect::Sweep { read, slot, after, queues, limit: self.rules.window_max });
+            out.push(Effect::Sweep { read, slot, after, queues, limit: self.window_max() });
         }
     }
 
@@ -819,7 +829,7 @@ impl Frontier {
             return Again::Forget;
         }
         queue.refilling = true;
-        out.push(Effect::Refill { queue: key.clone(), after: queue.cursor, limit: self.rules.window_max });
+        out.push(Effect::Refill { queue: key.clone(), after: queue.cursor, limit: self.window_max() });
         Again::Waits
     }
 
@@ -1019,6 +1029,11 @@ impl Frontier {
         }
         self.queues.get_mut(key).expect("it is there now")
     }
+}
+
+/// Entries of one window when there are so many queues.
+fn window_of(queues: usize, window_max: usize) -> usize {
+    (WINDOWS_ENTRIES_MAX / queues.max(1)).max(WINDOW_MIN).min(window_max)
 }
 
 /// When a queue has its next turn.

@@ -215,12 +215,14 @@ impl Queue {
             return self.read_again();
         }
         let cursor = self.cursor;
-        for (order, entry) in entries {
-            // What is at or before the cursor is known already, and perhaps in flight.
-            if cursor.is_none_or(|cursor| order > cursor) {
-                self.window.insert(order, entry);
-                self.cursor = self.cursor.max(Some(order));
-            }
+        // What is at or before the cursor is known already, and perhaps in flight. Built in one go, a map takes half the memory.
+        let mut read: BTreeMap<Order, Entry> =
+            entries.into_iter().filter(|(order, _)| cursor.is_none_or(|cursor| *order > cursor)).collect();
+        self.cursor = self.cursor.max(read.last_key_value().map(|(order, _)| *order));
+        if self.window.is_empty() {
+            self.window = read;
+        } else {
+            self.window.append(&mut read);
         }
         self.trim(window_max);
     }

@@ -657,3 +657,10 @@ fn the_delay_of_a_robots_txt_that_is_too_old_is_kept_until_the_next_is_read() {
     assert!(matches!(queue.may_fetch(now, &url("http://a.example/x")), RobotsSay::Ask));
     assert_eq!(queue.pace.next_ok(), 20 * SECOND);
 }
+
+#[test]
+fn many_queues_have_small_windows() {
+    assert_eq!([1, 1_000, 8_192].map(|queues| window_of(queues, 32)), [32; 3]);
+    assert_eq!([16_384, 20_000, 50_000].map(|queues| window_of(queues, 32)), [16, 13, WINDOW_MIN]);
+    assert_eq!(window_of(1_000_000, 4), 4, "nobody gets more than was asked for");
+}
