@@ -326,7 +326,7 @@ impl Holder {
     /// Whether no majority of the voters has answered for a while, though they were asked all the time. A process that was stopped
     /// has asked nobody.
     pub fn is_cut_off(&self, now: Micros) -> bool {
-        let since = now.saturating_sub(self.rules.cut_off_after());
+        let Some(since) = now.checked_sub(self.rules.cut_off_after()) else { return false };
         let asked = self.sent.values().next().is_some_and(|first| *first <= since);
         let answered = self.answered.iter().flatten().filter(|at| **at > since).count();
         asked && answered < self.voters.len() / 2 + 1
