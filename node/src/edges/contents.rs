@@ -2,7 +2,7 @@
 //! [`Saying`]; records follow in pieces, each a frame of its own.
 //!
 //! **Back-pressure.** One push to a node is under way at a time; the next offer is made when the last one is on the other's disk. The one that
-//! receives says what it wants when it has room: at most [`RECEIVING_MAX`] pushes are in its memory at once, each bounded by
+//! receives says what it wants when it has room: at most `RECEIVING_MAX` pushes are in its memory at once, each bounded by
 //! what may be offered; whoever comes then waits in its stream's window.
 
 use std::collections::BTreeMap;

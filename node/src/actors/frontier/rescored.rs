@@ -21,7 +21,7 @@ impl Handler<Rescored> for Frontier {
 
     /// The disk is told first and the core then forgets what it has of these queues, in one go: whatever was picked before is written down as
     /// such ahead of this, and whatever is read after comes behind it. News of an entry that was admitted before and is moved now may still be on
-    /// its way (see [`Frontier::where_it_is`]). So no entry is ever handed out by a place that it has left.
+    /// its way (see `where_it_is`). So no entry is ever handed out by a place that it has left.
     fn handle(&mut self, Rescored { moves, done }: Rescored, ctx: &mut Context<Self>) {
         self.lifeline.handles();
         let queues: BTreeSet<QueueKey> = moves.iter().map(|moved| moved.queue.clone()).collect();

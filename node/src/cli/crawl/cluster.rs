@@ -135,7 +135,8 @@ async fn crawl(access: &Access, folder: &Path, definition: CrawlDefinition, as_j
             break ended;
         }
     };
-    let failed = if ended == Ended::Interrupted { Vec::new() } else { failed_seeds(&mut connection, &name, &seeds).await };
+    let failed =
+        if ended == Ended::Interrupted { Vec::new() } else { failed_seeds(&mut connection, &name, &seeds).await };
     connection.close().await;
     follower.sum_up(ended, folder, &failed)
 }
