@@ -9,7 +9,7 @@
 //! host it lies on, under the same politeness.
 //!
 //! **Bounds.** At most `queues_max` queues are in memory, each with at most `window_max` entries and, when there are
-//! many, with fewer, so that all windows together stay near [`WINDOWS_ENTRIES_MAX`]; what is beyond waits on disk and is
+//! many, with fewer, so that all windows together stay near `WINDOWS_ENTRIES_MAX`; what is beyond waits on disk and is
 //! swept in when there is room. At most `flights_max` flights.
 
 mod crawls;
