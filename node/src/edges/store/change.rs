@@ -358,9 +358,12 @@ impl Change<'_> {
             self.store.next_due[*slot] = self.store.next_due[*slot].min(*at);
         }
         for (key, ready, retry, entry) in due {
-            if !self.fallen.insert(key.clone()) || (self.store.options.replica && self.has_moved(&key, &entry)?) {
+            if !self.fallen.insert(key.clone()) {
                 continue;
             }
+            let waits =
+                if self.store.options.replica { self.as_it_waits(&key, retry, entry)? } else { Some((retry, entry)) };
+            let Some((retry, entry)) = waits else { continue };
             let (Some(queue), Some(order)) = (QueueKey::prefix_of(&ready), Order::suffix_of(&ready)) else {
                 return Err(StoreError::damaged("due", "a key without queue and order"));
             };

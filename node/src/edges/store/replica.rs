@@ -361,17 +361,26 @@ impl Change<'_> {
         self.put_due(&queued.queue, queued.order, queued.due, &queued.entry, queued.retry)
     }
 
-    /// Whether this change has taken the entry of a `due` row elsewhere, which a scan of the database does not see.
-    pub(super) fn has_moved(&self, due_key: &[u8], entry: &Entry) -> Result<bool, StoreError> {
+    /// The entry of a `due` row as this change leaves it, and whether it is a retry: a scan of the database sees neither that the entry was taken
+    /// elsewhere, for which `None` stands, nor that another one waits in its place for the same moment.
+    pub(super) fn as_it_waits(
+        &self,
+        due_key: &[u8],
+        retry: bool,
+        entry: Entry,
+    ) -> Result<Option<(bool, Entry)>, StoreError> {
         let queue = split_due(due_key).and_then(|(_, ready)| QueueKey::prefix_of(ready));
         let queue = queue.ok_or_else(|| StoreError::damaged("due", "a key without a queue"))?;
         let key = UrlKey::new(queue.crawl(), &entry.url);
-        let Some(Touched { now: Some((copy, _)), place: Place::Due }) = self.overlay.get(&key) else {
-            return Ok(self.overlay.contains_key(&key));
+        let (copy, place) = match self.overlay.get(&key) {
+            None => return Ok(Some((retry, entry))),
+            Some(Touched { now: Some((copy, _)), place }) => (copy, place),
+            Some(Touched { now: None, .. }) => return Ok(None),
         };
         let kept = copy.open().map_err(|error| StoreError::damaged("url", error))?;
-        let queued = self.store.queued(&key, &kept)?;
-        Ok(queued.is_none_or(|queued| queued.queue.due(queued.due, queued.order) != due_key))
+        let queued = self.store.queued(&key, &kept)?.filter(|_| matches!(place, Place::Due));
+        let here = queued.filter(|queued| queued.queue.due(queued.due, queued.order) == due_key);
+        Ok(here.map(|queued| (queued.retry, queued.entry)))
     }
 
     /// An entry fell due in this change: what touches its record later must know.

@@ -149,6 +149,27 @@ fn a_retry_waits_for_its_time_and_comes_back() {
 }
 
 #[test]
+fn a_retry_that_became_a_recrawl_of_the_same_moment_falls_due_as_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path());
+    store.begin_life(1, None).unwrap();
+    let waits = |status, recurs| {
+        let mut kept = Kept::discovered(&found("http://a.example/x"), None, NOW, NodeId(3));
+        kept.record.progress.status = status;
+        (kept.due_unix_ms, kept.recurs) = (NOW + 5, recurs);
+        RecordCopy::new(UrlKey::new(DEFAULT_CRAWL, &found("http://a.example/x").url), &kept).unwrap()
+    };
+    merge(&mut store, vec![waits(Status::New, false)]);
+    assert_eq!((store.state().places.retries, store.state().places.recrawls), (1, 0));
+    let mut change = store.change();
+    change.merge(vec![waits(Status::Processed, true)], NOW).unwrap();
+    change.fall_due(NOW + 10, 10).unwrap();
+    change.commit().unwrap();
+    assert_eq!(store.recount().unwrap(), (store.state().counters.clone(), store.state().places));
+    assert_eq!((store.state().places.retries, store.state().places.recrawls), (0, 0));
+}
+
+#[test]
 fn known_urls_are_given_again_until_they_are_widely_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = store(dir.path());
