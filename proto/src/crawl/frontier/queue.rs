@@ -84,6 +84,8 @@ pub(super) struct Queue {
     /// It stands in the line of its address.
     pub(super) awaits_address: bool,
     robots: Vec<(String, RobotsState)>,
+    /// What origins said before that must be asked again: too old to go by, but the best that is known of their delay.
+    former: Vec<(String, RobotsCopy)>,
     /// Where it stands in the agenda.
     pub(super) wake: Option<(Micros, u64)>,
 }
@@ -99,9 +101,7 @@ impl Queue {
                 (origin.clone(), RobotsState::Known { rules, copy: copy.clone() })
             })
             .collect();
-        // A robots.txt that is too old is asked for again; until then its delay is the best that is known.
-        let said = facts.robots.iter().map(|(_, copy)| robots_of(copy, &rules.product_token).crawl_delay_ms());
-        let delay = said.flatten().max();
+        let delay = delay_said(&facts.robots, rules);
         Queue {
             window: BTreeMap::new(),
             cursor: None,
@@ -117,6 +117,7 @@ impl Queue {
             address: Address::Unknown,
             awaits_address: false,
             robots,
+            former: facts.robots.iter().filter(|(_, copy)| copy.until <= now.unix_ms).cloned().collect(),
             wake: None,
         }
     }
@@ -129,7 +130,7 @@ impl Queue {
         };
         HostFacts {
             lessons: self.pace.lessons().clone(),
-            robots: self.robots.iter().filter_map(copy).collect(),
+            robots: self.robots.iter().filter_map(copy).chain(self.former.iter().cloned()).collect(),
             heard: self.heard,
         }
     }
@@ -280,7 +281,8 @@ impl Queue {
             RobotsState::Known { copy, .. } => 2 * copy.body.as_ref().map_or(0, Vec::len),
             _ => 0,
         };
-        self.robots.iter().map(bytes).sum()
+        let former = self.former.iter().map(|(_, copy)| copy.body.as_ref().map_or(0, Vec::len));
+        self.robots.iter().map(bytes).chain(former).sum()
     }
 
     pub(super) fn robots_tries(&self, origin: &str) -> u16 {
@@ -291,7 +293,17 @@ impl Queue {
     }
 
     pub(super) fn set_robots(&mut self, origin: &str, state: RobotsState) {
-        self.robots.retain(|(known, _)| known != origin);
+        if let Some(at) = self.robots.iter().position(|(known, _)| known == origin)
+            && let (_, RobotsState::Known { copy, .. }) = self.robots.remove(at)
+        {
+            self.former.push((origin.to_owned(), copy));
+        }
+        if matches!(state, RobotsState::Known { .. }) {
+            self.former.retain(|(known, _)| known != origin);
+        }
+        if self.former.len() > ORIGINS_MAX {
+            self.former.remove(0);
+        }
         if self.robots.len() >= ORIGINS_MAX {
             self.robots.remove(0);
         }
@@ -301,9 +313,15 @@ impl Queue {
     pub(super) fn learn_robots(&mut self, origin: &str, copy: RobotsCopy, rules: &FrontierRules) -> Robots {
         let parsed = robots_of(&copy, &rules.product_token);
         self.set_robots(origin, RobotsState::Known { rules: Box::new(parsed.clone()), copy });
-        self.pace.hear_robots(delay_of(&self.robots), &rules.pace);
+        let delay = delay_of(&self.robots).max(delay_said(&self.former, rules));
+        self.pace.hear_robots(delay, &rules.pace);
         parsed
     }
+}
+
+/// The longest Crawl-delay in any of these, however old.
+fn delay_said(copies: &[(String, RobotsCopy)], rules: &FrontierRules) -> Option<u64> {
+    copies.iter().filter_map(|(_, copy)| robots_of(copy, &rules.product_token).crawl_delay_ms()).max()
 }
 
 /// The longest Crawl-delay that any origin of the host asks for.

@@ -659,6 +659,26 @@ fn the_delay_of_a_robots_txt_that_is_too_old_is_kept_until_the_next_is_read() {
 }
 
 #[test]
+fn the_delay_of_a_robots_txt_that_cannot_be_had_again_is_not_forgotten() {
+    let copy = RobotsCopy { until: 5_000, body: Some(b"User-agent: *\nCrawl-delay: 20".to_vec()) };
+    let facts = HostFacts { robots: vec![("http://a.example".into(), copy)], heard: true, ..HostFacts::default() };
+    let at = |seconds: u64| Now { mono: seconds * SECOND, unix_ms: seconds * 1_000 };
+    let mut queue = Queue::new(at(1), &rules(), &facts);
+    assert!(matches!(queue.may_fetch(at(6), &url("http://a.example/x")), RobotsSay::Ask));
+    queue.set_robots("http://a.example", RobotsState::Asked { tries: 0 });
+    let why = Failure::ConnectRefused;
+    queue.set_robots("http://a.example", RobotsState::Unavailable { tries: 1, until: 7 * SECOND, why });
+    assert_eq!(queue.facts().robots, facts.robots, "what is kept of the host");
+    let again = Queue::new(at(6), &rules(), &queue.facts());
+    assert!(matches!(again.may_fetch(at(6), &url("http://a.example/x")), RobotsSay::Ask));
+    assert_eq!(again.pace.next_ok(), 26 * SECOND);
+    // What it says now counts, and nothing else.
+    let said = RobotsCopy { until: 90_000, body: Some(b"User-agent: *\nCrawl-delay: 2".to_vec()) };
+    queue.learn_robots("http://a.example", said.clone(), &rules());
+    assert_eq!(queue.facts().robots, [("http://a.example".to_owned(), said)]);
+}
+
+#[test]
 fn many_queues_have_small_windows() {
     assert_eq!([1, 1_000, 8_192].map(|queues| window_of(queues, 32)), [32; 3]);
     assert_eq!([16_384, 20_000, 50_000].map(|queues| window_of(queues, 32)), [16, 13, WINDOW_MIN]);
