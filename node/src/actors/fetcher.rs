@@ -85,11 +85,11 @@ impl Handler<RunBatch> for Fetcher {
 impl Handler<RunRobots> for Fetcher {
     type Result = ();
 
-    fn handle(&mut self, RunRobots { flight, url }: RunRobots, _ctx: &mut Self::Context) {
+    fn handle(&mut self, RunRobots { flight, url, deadline }: RunRobots, _ctx: &mut Self::Context) {
         self.lifeline.handles();
         let parts = Arc::clone(&self.parts);
         tokio::spawn(async move {
-            let answer = parts.fetch_robots(url).await;
+            let answer = parts.fetch_robots(url, deadline).await;
             parts.robots.answer(RobotsFetched { flight, answer });
         });
     }
@@ -104,8 +104,7 @@ impl FetcherParts {
             order.if_none_match.clone_from(&validators.etag);
             order.if_modified_since.clone_from(&validators.last_modified);
         }
-        let time = self.clock.wait(deadline.saturating_sub(self.clock.now().mono));
-        order.deadline = Some(Instant::now() + time);
+        order.deadline = Some(self.moment(deadline));
         self.metrics.fetches.inc();
         self.metrics.fetching.inc();
         let fetched = self.web.fetch(&order).await;
@@ -141,8 +140,14 @@ impl FetcherParts {
         }
     }
 
-    async fn fetch_robots(&self, url: CanonicalUrl) -> RobotsFetch {
-        let order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), ..FetchOrder::new(url) };
+    /// When the node's clock will show this.
+    fn moment(&self, mono: Micros) -> Instant {
+        Instant::now() + self.clock.wait(mono.saturating_sub(self.clock.now().mono))
+    }
+
+    async fn fetch_robots(&self, url: CanonicalUrl, deadline: Micros) -> RobotsFetch {
+        let deadline = Some(self.moment(deadline));
+        let order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), deadline, ..FetchOrder::new(url) };
         self.metrics.robots_fetches.inc();
         match self.web.fetch(&order).await {
             Err(error) => {

@@ -259,7 +259,8 @@ impl Frontier {
                 Effect::Fetch(pick) => picks.push(pick),
                 Effect::Refuse(pick, why) => refused.push((pick, why)),
                 Effect::FetchRobots { flight, url } => {
-                    if self.parts.fetcher.pass(RunRobots { flight, url }).is_err() {
+                    let deadline = self.parts.clock.now().mono + self.parts.rules.fetch_timeout;
+                    if self.parts.fetcher.pass(RunRobots { flight, url, deadline }).is_err() {
                         self.parts.metrics.dropped.inc();
                     }
                 }

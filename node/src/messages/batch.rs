@@ -17,4 +17,6 @@ pub struct RunRobots {
     pub flight: u64,
     /// Where it lies.
     pub url: CanonicalUrl,
+    /// The answer must be there by then, on the node's clock: behind it somebody else may have the host.
+    pub deadline: u64,
 }
