@@ -230,7 +230,9 @@ impl Storage {
                 Some(Ok(entry)) => {
                     let row = &self.rows[&key];
                     let (queue, order) = (row.queue.clone(), row.kept.order(&key));
-                    let new_host = self.known.get(&queue) == Some(&1);
+                    // As in the program: the first URL of its host, seen for the first time, not the only one that is tried again.
+                    let first = entry.progress.round == 0 && entry.progress.attempt == 0;
+                    let new_host = first && self.known.get(&queue) == Some(&1) && !self.facts.contains_key(&queue);
                     fresh.push(Fresh { queue, order, entry, new_host });
                 }
             }
