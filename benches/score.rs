@@ -1,5 +1,5 @@
 //! The page graph and scores: how fast pages are added, what a link takes on disk, what a loop of PageRank and of HITS costs, and what
-//! adding loses while scores are computed.
+//! adding loses while scores are computed; and how fast spiders are told what to fetch.
 //!
 //! Pages are told to the store as the crawl does (a row of links in a synced batch of a thousand pages), and taken into the graph by the code of the
 //! scoring thread. URLs are parsed outside the measurement. Bars are in processor time, as the machine is rarely ours alone.
@@ -23,6 +23,9 @@ use proto::score::pagerank::PageRank;
 use proto::score::{Scorer, Stop};
 use proto::url::{CanonicalUrl, UrlRules};
 use simulation::world::graph::PageWorld;
+
+#[path = "score/spiders.rs"]
+mod spiders;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -64,6 +67,8 @@ fn main() -> anyhow::Result<()> {
     verdict("bytes a link on disk", format!("{bytes:.2}"), "4", bytes <= 4.0);
     bench.compute(&mut PageRank::default(), "PageRank", 100.0, &arguments, dir.path())?;
     bench.compute(&mut Hits::default(), "HITS", 60.0, &arguments, dir.path())?;
+    drop(bench);
+    spiders::run(arguments.pages)?;
     println!("most memory: {:.0} MiB", memory()?.1 as f64 / MIB);
     Ok(())
 }
@@ -73,6 +78,14 @@ fn main() -> anyhow::Result<()> {
 struct Took {
     wall: Duration,
     cpu: Duration,
+}
+
+impl std::ops::Add for Took {
+    type Output = Took;
+
+    fn add(self, other: Took) -> Took {
+        Took { wall: self.wall + other.wall, cpu: self.cpu + other.cpu }
+    }
 }
 
 impl Took {
@@ -115,7 +128,7 @@ impl Bench {
                 while self.graph.take_in(&mut self.intake, |_, _| {})? > 0 {}
                 Ok(())
             })?;
-            total = Took { wall: total.wall + took.wall, cpu: total.cpu + took.cpu };
+            total = total + took;
         }
         Ok(total)
     }
@@ -169,7 +182,7 @@ impl Bench {
         arguments: &Arguments,
         dir: &Path,
     ) -> anyhow::Result<()> {
-        let wanted = Wanted { out: scorer.needs_out(), other_domains_only: false };
+        let wanted = Wanted { out: scorer.needs_out(), ..Wanted::default() };
         let (lists, read) = measured(|| Ok(LinkLists::read(&self.graph, wanted, dir)?))?;
         let (graph, cores) = (lists.graph()?, Threads::new(0));
         let links = graph.into.links() as f64;

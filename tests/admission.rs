@@ -2,21 +2,8 @@
 
 use serde_json::Value;
 use tests::cluster::Cluster;
+use tests::fleet::SETTINGS;
 use tests::wait_until;
-
-const SETTINGS: &str = "
-[filter]
-scope = \"any\"
-[fetch.limits]
-fetch_timeout_ms = 3000
-[cluster]
-id = \"test\"
-[cluster.lease]
-duration_s = 8
-guard_ms = 200
-[cluster.membership]
-stable_for_ms = 1000
-";
 
 /// Who owns slots, as every node that answers sees it: members and living ones.
 fn seen(cluster: &Cluster) -> Vec<(u64, u64)> {

@@ -6,37 +6,14 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use simulation::world::server::Server;
-use simulation::world::web::{Web, WebPlan};
-use tests::cluster::Cluster;
+use tests::cluster::{Cluster, web};
+use tests::fleet::SETTINGS;
+use tests::program::{Running, run};
 use tests::{found, judge, wait_until};
 
 const NODES: usize = 3;
+/// As the settings say.
 const DELAY_MS: u64 = 20;
-/// Times of a cluster that need not survive a slow night: leases of seconds, and no host asks for more than a second.
-const SETTINGS: &str = "
-[filter]
-scope = \"any\"
-[politeness]
-delay_ms = 20
-crawl_delay_max_ms = 1000
-[fetch]
-concurrency = 16
-settle_timeout_s = 5
-[fetch.limits]
-fetch_timeout_ms = 3000
-[cluster]
-id = \"test\"
-[cluster.lease]
-duration_s = 8
-guard_ms = 200
-[cluster.membership]
-stable_for_ms = 2000
-";
-
-fn web(hosts: u32, pages: u32) -> Server {
-    let plan = WebPlan { delay_ms: 3, ..WebPlan::bench(17, hosts, pages) };
-    Server::start(Web::new(plan)).expect("loopback addresses can be listened at")
-}
 
 fn assert_polite(server: &Server) {
     let log = server.access_log();
@@ -99,4 +76,34 @@ fn a_node_killed_again_and_again_loses_nothing_and_breaks_no_delay() {
     assert!(redundant <= 5 * 16, "{redundant} redundant fetches");
     assert_polite(&server);
     cluster.come_to_rest(&[0, 1, 2], NODES, &requests.into_keys().collect());
+}
+
+/// The process that runs with these settings.
+fn process_of(config: &std::path::Path) -> Option<String> {
+    let has = |entry: &std::fs::DirEntry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == config.as_os_str().as_encoded_bytes())
+    };
+    let found = std::fs::read_dir("/proc").unwrap().flatten().find(has)?;
+    found.file_name().into_string().ok()
+}
+
+#[test]
+fn a_local_cluster_goes_on_without_a_node_that_was_killed() {
+    let work = tempfile::tempdir().unwrap();
+    let data = work.path().join("tried");
+    let folder = data.to_str().unwrap();
+    let local = Running::start(["cluster", "local", "--nodes", "3", "--data", folder], work.path(), "tried");
+    wait_until("all nodes listen", || local.stdout().matches("listens on").count() == 3);
+    wait_until("all nodes answer", || run(&["ctl", "--data", folder, "nodes"]).code == Some(0));
+    let process = process_of(&data.join("node-3").join("cluster.toml")).expect("the third node runs");
+    assert!(std::process::Command::new("kill").args(["-9", &process]).status().unwrap().success());
+    wait_until("it is said", || local.stderr().contains("node 3 was killed"));
+    assert!(local.stderr().contains("orbweaver node --config"), "{}", local.stderr());
+    let nodes = run(&["ctl", "--data", folder, "nodes"]);
+    assert_eq!(nodes.code, Some(1), "part of the answer is missing: {nodes}");
+    assert_eq!(nodes.stdout.matches("12D3KooW").count(), 3, "the one that is gone is named: {nodes}");
+    local.interrupt();
+    let ended = local.wait();
+    assert_eq!(ended.code, Some(0), "{ended}");
 }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use simulation::world::server::Server;
-use simulation::world::web::{Web, WebPlan};
+use tests::cluster::web;
 use tests::program::{Ended, Running, run};
 use tests::{judge, wait_until};
 
@@ -140,11 +139,6 @@ impl Cluster {
             assert_eq!(ended.code, Some(0), "{ended}");
         }
     }
-}
-
-fn web(hosts: u32, pages: u32) -> Server {
-    let plan = WebPlan { delay_ms: 3, ..WebPlan::bench(17, hosts, pages) };
-    Server::start(Web::new(plan)).expect("loopback addresses can be listened at")
 }
 
 fn add<'a>(name: &'a str, seeds: &'a [String], flags: &[&'a str]) -> Vec<&'a str> {

@@ -6,36 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use node::edges::store::Store;
 use node::edges::warc::Record;
 use serde_json::Value;
-use simulation::world::server::Server;
-use simulation::world::web::{Request, Visit, Web, WebPlan};
-use tests::cluster::Cluster;
+use simulation::world::web::{Request, Visit};
+use tests::cluster::{Cluster, web};
+use tests::fleet::SETTINGS;
+use tests::raw::{RawServer, Reply};
 use tests::{found, wait_until};
-
-/// As in `cluster.rs`; a node that is gone gives its place up soon.
-const SETTINGS: &str = "
-[filter]
-scope = \"any\"
-[politeness]
-delay_ms = 10
-crawl_delay_max_ms = 1000
-[fetch]
-concurrency = 16
-settle_timeout_s = 8
-[fetch.limits]
-fetch_timeout_ms = 3000
-[cluster]
-id = \"test\"
-[cluster.lease]
-duration_s = 8
-guard_ms = 200
-[cluster.membership]
-stable_for_ms = 2000
-";
-
-fn web(hosts: u32, pages: u32) -> Server {
-    let plan = WebPlan { delay_ms: 2, ..WebPlan::bench(23, hosts, pages) };
-    Server::start(Web::new(plan)).expect("loopback addresses can be listened at")
-}
 
 /// What one actor of a node counts, summed over all nodes that answer.
 fn figure(cluster: &Cluster, name: &str) -> Option<u64> {
@@ -153,4 +128,56 @@ fn a_node_that_leaves_hands_its_pages_over_and_one_with_an_empty_disk_is_noticed
     let facts: Value = cluster.ctl_at(0, &["url", "content", url]).expect("it can be read");
     assert_eq!(facts["nodes"].as_array().map(Vec::len), Some(2), "{facts}");
     cluster.stop();
+}
+
+/// Text that packing makes a quarter shorter and no more.
+fn noise(bytes: usize) -> String {
+    let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut state = 88_172_645_463_325_252u64;
+    let mut text = String::with_capacity(bytes);
+    while text.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (0..10).for_each(|n| text.push(char::from(letters[(state >> (6 * n)) as usize & 63])));
+    }
+    text
+}
+
+#[test]
+fn a_page_that_is_larger_than_memory_should_hold_is_on_two_nodes_too() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let work = tempfile::tempdir().unwrap();
+    let body = noise(24 << 20);
+    let large = body.clone();
+    let server = RawServer::start(move |asked| match asked.path {
+        "/large" => Reply::file("text/plain", large.as_str()),
+        _ => Reply::status(404),
+    });
+    let settings = SETTINGS
+        .replace("settle_timeout_s = 5", "settle_timeout_s = 60")
+        .replace(
+            "fetch_timeout_ms = 3000",
+            "fetch_timeout_ms = 10000\npage_bytes_max = 33554432\nwire_bytes_max = 33554432",
+        )
+        .replace("duration_s = 8", "duration_s = 16");
+    let mut cluster = Cluster::local(work.path(), 3, &settings);
+    let url = server.url("/large");
+    cluster.submit_at(0, std::slice::from_ref(&url));
+    wait_until("it is crawled", || cluster.totals().2 == 1);
+    assert!(on_two(&cluster, &[0, 1, 2], 1), "what counts is on two disks");
+    assert_eq!(figure(&cluster, "pages_lacking_a_copy"), Some(0));
+    let file = work.path().join("page");
+    let output = file.to_str().unwrap();
+    let ended = cluster.ctl_through(0, &["url", "content", &url, "--what", "raw", "--output", output]);
+    let facts: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"));
+    assert_eq!(facts["nodes"].as_array().map(Vec::len), Some(2), "{facts}");
+    assert!(std::fs::read(&file).unwrap() == body.as_bytes(), "it is not what was served");
+    cluster.stop();
+    let holders = (0..3).filter(|node| {
+        let warc = cluster.data(*node).join("warc");
+        let files = std::fs::read_dir(warc).into_iter().flatten().flatten();
+        files.filter_map(|file| file.metadata().ok()).map(|facts| facts.len()).sum::<u64>() > 16 << 20
+    });
+    assert_eq!(holders.count(), 2, "it is kept as large as it is");
 }

@@ -2,90 +2,17 @@
 //! what survives a kill; and clients that mean no good.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use node::doors::frontier::api::ack_message::Status as Ack;
-use node::doors::frontier::api::url_frontier_client::UrlFrontierClient;
-use node::doors::frontier::api::{self, get_params, url_item};
+use node::doors::frontier::api::{self, url_item};
 use tests::fleet::Fleet;
-use tests::program::Running;
+use tests::frontier_api::{
+    Client, connect, found, info, known, now_s, put, put_all, start, take, urls, urls_at_last, wait_until_ready, wanted,
+};
 use tests::wait_until;
 use tokio_stream::StreamExt;
 use tonic::Code;
-use tonic::transport::Channel;
-
-type Client = UrlFrontierClient<Channel>;
-
-/// Where a node that runs serves the API.
-fn address(running: &Running) -> Option<String> {
-    let stderr = running.stderr();
-    let line = stderr.lines().find_map(|line| line.strip_prefix("frontier: "))?;
-    Some(format!("http://{line}"))
-}
-
-fn start(data: &Path, work: &Path, name: &str) -> (Running, String) {
-    let data = data.to_str().unwrap();
-    let running = Running::start(["node", "--data", data, "--frontier", "127.0.0.1:0"], work, name);
-    wait_until("the door is open", || address(&running).is_some());
-    let address = address(&running).unwrap();
-    (running, address)
-}
-
-async fn connect(address: &str) -> Client {
-    let client = UrlFrontierClient::connect(address.to_owned()).await.expect("the door is open");
-    client.max_decoding_message_size(64 << 20)
-}
-
-fn info(crawl: &str, key: &str, url: &str) -> api::UrlInfo {
-    api::UrlInfo { url: url.into(), key: key.into(), crawl_id: crawl.into(), ..Default::default() }
-}
-
-fn found(info: api::UrlInfo) -> api::UrlItem {
-    let item = Some(url_item::Item::Discovered(api::DiscoveredUrlItem { info: Some(info) }));
-    api::UrlItem { item, ..Default::default() }
-}
-
-fn known(info: api::UrlInfo, date: u64) -> api::UrlItem {
-    let item = url_item::Item::Known(api::KnownUrlItem { info: Some(info), refetchable_from_date: date });
-    api::UrlItem { item: Some(item), ..Default::default() }
-}
-
-async fn put(client: &mut Client, items: Vec<api::UrlItem>) -> Vec<(String, Ack)> {
-    let acks = client.put_ur_ls(tokio_stream::iter(items)).await.unwrap().into_inner();
-    acks.map(|ack| ack.map(|ack| (ack.id.clone(), ack.status())).unwrap()).collect().await
-}
-
-async fn put_all(client: &mut Client, items: Vec<api::UrlItem>) {
-    let acks = put(client, items).await;
-    assert!(acks.iter().all(|(_, ack)| *ack == Ack::Ok), "{acks:?}");
-}
-
-fn wanted(crawl: &str, key: &str, queues: u32, urls: u32, lease: u32) -> api::GetParams {
-    let item = Some(get_params::Item::CrawlId(crawl.into()));
-    api::GetParams { max_urls_per_queue: urls, max_queues: queues, key: key.into(), delay_requestable: lease, item }
-}
-
-async fn take(client: &mut Client, params: api::GetParams) -> Vec<api::UrlInfo> {
-    let stream = client.get_ur_ls(params).await.unwrap().into_inner();
-    stream.map(|info| info.unwrap()).collect().await
-}
-
-async fn urls(client: &mut Client, params: api::GetParams) -> Vec<String> {
-    take(client, params).await.into_iter().map(|info| info.url).collect()
-}
-
-/// Takes until something comes: in a cluster a slot's lease may be on its way to another node.
-async fn urls_at_last(client: &mut Client, params: api::GetParams) -> Vec<String> {
-    let until = Instant::now() + Duration::from_secs(60);
-    loop {
-        let urls = urls(client, params.clone()).await;
-        if !urls.is_empty() || Instant::now() > until {
-            return urls;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
 
 async fn stats(client: &mut Client, crawl: &str, key: &str) -> (u64, u32, u64, u64, u64) {
     let params = api::QueueWithinCrawlParams { key: key.into(), crawl_id: crawl.into(), local: false };
@@ -105,10 +32,6 @@ fn date(item: &api::UrlItem) -> u64 {
         Some(url_item::Item::Known(known)) => known.refetchable_from_date,
         other => panic!("always the known variant, not {other:?}"),
     }
-}
-
-fn now_s() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
 async fn list(client: &mut Client, crawl: &str, start: u32, size: u32) -> Vec<String> {
@@ -509,13 +432,6 @@ async fn a_node_alone_keeps_what_the_api_promises_also_through_a_kill() {
     running.interrupt();
     let ended = running.wait();
     assert_eq!(ended.code, Some(0), "{ended}");
-}
-
-async fn wait_until_ready(client: &mut Client) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while client.list_nodes(api::Empty {}).await.is_err() && Instant::now() < until {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

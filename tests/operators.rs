@@ -7,18 +7,12 @@ use node::config::Config;
 use node::edges::swarm::identity::Identity;
 use node::edges::swarm::key::SwarmKey;
 use serde_json::Value;
-use simulation::world::server::Server;
-use simulation::world::web::{Web, WebPlan};
+use tests::cluster::web;
 use tests::fleet::Fleet;
 use tests::program::{self, get, run};
 use tests::{found, judge, wait_until};
 
 const NODES: usize = 3;
-
-fn web(hosts: u32, pages: u32) -> Server {
-    let plan = WebPlan { delay_ms: 3, ..WebPlan::bench(17, hosts, pages) };
-    Server::start(Web::new(plan)).expect("loopback addresses can be listened at")
-}
 
 /// A figure of an actor, as `ctl stat` tells it.
 fn figure(said: &Value, actor: &str, name: &str) -> Option<u64> {
@@ -117,6 +111,23 @@ fn operators_see_and_steer_every_actor_through_any_node() {
     assert_eq!(stat.code, Some(1), "{stat}");
     assert_eq!(stat.stdout.matches("\nnode ").count() + usize::from(stat.stdout.starts_with("node ")), 2, "{stat}");
     assert!(stat.stdout.contains("missing: ") && stat.stdout.contains(&fleet.peer(2)), "{stat}");
+    // So is it by every other command: with code 1 where its part is missing, with 0 where the others know the whole answer.
+    let orders: [(i32, &[&str]); 8] = [
+        (1, &["nodes"]),
+        (1, &["status"]),
+        (1, &["get", "fetch.concurrency"]),
+        (1, &["set", "log=info"]),
+        (1, &["repair", "--slot", "1"]),
+        (0, &["crawl", "list"]),
+        (0, &["url", "status", &server.seeds()[0]]),
+        (0, &["ring", "--slot", "1"]),
+    ];
+    for (code, order) in orders {
+        let ended = fleet.ctl(order);
+        assert_eq!(ended.code, Some(code), "{order:?}: {ended}");
+        let named = ["missing: ", "not connected"].iter().any(|word| ended.stdout.contains(word));
+        assert!(named || order[0] == "ring", "{order:?}: {ended}");
+    }
     let top = fleet.ctl(&["top", "--every", "1s"]);
     assert!(top.stdout.contains("2 of 3 nodes") && top.stdout.contains("missing: "), "{top}");
     let lines = fleet.ctl(&["--json", "top", "--every", "200ms", "--count", "2"]);

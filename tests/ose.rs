@@ -1,6 +1,7 @@
 //! `orbweaver ose` as a user has it: real requests, real folders, `kill -9` again and again.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -137,6 +138,53 @@ fn a_folder_becomes_a_crawl_that_goes_on_and_a_crawl_becomes_a_folder() {
     let asked = server.pages().len();
     to_the_end(&after);
     assert_eq!(server.pages().len(), asked, "the folder that came out has nothing left to ask for");
+}
+
+#[test]
+fn an_import_that_is_killed_goes_on_and_nothing_is_lost_or_doubled() {
+    const ANSWERS: usize = 900;
+    let work = tempfile::tempdir().unwrap();
+    let (folder, server) = (work.path().join("site"), RawServer::start(|_| Reply::status(404)));
+    std::fs::create_dir(&folder).unwrap();
+    let mut urls = String::new();
+    for id in 1..=ANSWERS {
+        let (code, reason) = if id % 10 == 0 { (404, "Not Found") } else { (200, "OK") };
+        let url = server.url(&format!("/{id}"));
+        writeln!(urls, "{id:010} {code} {0:019} {0:019} {url}", 1_700_000_000_000 + id).unwrap();
+        let answer = format!("HTTP/1.1 {code} {reason}\r\nContent-Type: text/html\r\n\r\n<p>page {id}</p>");
+        std::fs::write(folder.join(format!("{id:010}")), answer).unwrap();
+    }
+    std::fs::write(folder.join(".urls"), &urls).unwrap();
+    std::fs::write(folder.join(".osestatus"), format!("0 {ANSWERS:010}")).unwrap();
+
+    let data = work.path().join("data");
+    let arguments = ["ose", "import", text(&folder), "--data", text(&data), "--json"];
+    let mut kills = 0;
+    loop {
+        let running = Running::start(arguments, work.path(), &format!("import{kills}"));
+        std::thread::sleep(Duration::from_millis(100 + 60 * kills));
+        if !running.kill() {
+            break;
+        }
+        kills += 1;
+        assert!(kills < 200, "an import takes no longer");
+    }
+    assert!(kills > 2, "it was over before it could be killed");
+    let ended = run(&arguments);
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let report: serde_json::Value = serde_json::from_str(ended.stdout.trim()).unwrap();
+    assert_eq!((&report["urls"], &report["pages"]), (&0.into(), &0.into()), "all was there: {report}");
+
+    let ended = run(&["export", text(&data), "--format", "jsonl"]);
+    let rows: Vec<serde_json::Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), ANSWERS);
+    let wrong = |row: &&serde_json::Value| row["round"] != 0 || row["crawled_at_ms"].is_null();
+    assert_eq!(rows.iter().find(wrong), None, "each was taken in once, and counts as crawled");
+    let back = work.path().join("back");
+    run(&["ose", "export", "127.0.0.1", text(&back), "--data", text(&data)]).complains(0, &[]);
+    assert_eq!(std::fs::read_to_string(back.join(".urls")).unwrap(), urls);
+    assert_eq!(std::fs::read_dir(&back).unwrap().count(), ANSWERS + 2);
+    assert!(server.pages().is_empty());
 }
 
 #[test]

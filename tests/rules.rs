@@ -36,9 +36,9 @@ fn crawl(site: &RawServer, work: &std::path::Path, seed: &str, arguments: &[&str
 }
 
 fn assert_each_once(site: &RawServer) {
-    let mut seen = BTreeSet::new();
-    for access in site.access_log() {
-        assert!(seen.insert((access.host.clone(), access.path.clone())), "fetched twice: {access:?}");
+    let (mut seen, log) = (BTreeSet::new(), site.access_log());
+    for access in &log {
+        assert!(seen.insert((&access.host, &access.path)), "fetched twice: {access:?}, of {log:#?}");
     }
 }
 

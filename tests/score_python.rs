@@ -70,7 +70,7 @@ fn pagerank_and_hits_of_a_stored_graph_are_those_of_networkx() {
     while graph.take_in(&mut intake, |_, _| {}).unwrap() > 0 {}
     assert_eq!((intake.counts().pages, intake.counts().links), (PAGES, count as u64));
 
-    let lists = LinkLists::read(&graph, Wanted { out: true, other_domains_only: false }, work.path()).unwrap();
+    let lists = LinkLists::read(&graph, Wanted { out: true, ..Wanted::default() }, work.path()).unwrap();
     let stop = Stop { precision: 1e-12, loops_max: 1_000 };
     let (mut pagerank, mut hits) = (PageRank::default(), Hits::default());
     pagerank.update(&lists.graph().unwrap(), &stop, &Threads::new(0));

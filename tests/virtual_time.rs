@@ -131,6 +131,7 @@ async fn run(config: &Config, web: Web, seed: u64, mean_s: Option<u64>) -> Crawl
         web: Arc::new(web),
         disk,
         parsers: vec![Arbiter::current()],
+        warc_seed: Some([7; 16]),
         boot,
         resumed: false,
         cluster: None,

@@ -101,6 +101,23 @@ impl LocalCluster {
         Ok(serde_json::from_str(line)?)
     }
 
+    /// Carries out an operation of the Distributed Crawler in one call; its object.
+    pub fn dc(&self, operation: &str, body: &Value) -> anyhow::Result<Value> {
+        let request = self.folder.path().join("request.json");
+        std::fs::write(&request, body.to_string())?;
+        let ended = Command::new(&self.program)
+            .args(["dc", "--command", operation, "--file"])
+            .arg(&request)
+            .arg("--data")
+            .arg(self.data())
+            .stdin(Stdio::null())
+            .output()?;
+        let mut answer: Value = serde_json::from_slice(&ended.stdout)
+            .with_context(|| String::from_utf8_lossy(&ended.stderr).into_owned())?;
+        ensure!(ended.status.success(), "{operation}: {answer}");
+        Ok(answer["itemsList"][0]["itemObject"].take())
+    }
+
     /// Hands in what is in a file, one URL a line.
     pub fn add(&self, urls: &Path) -> anyhow::Result<()> {
         let path = urls.to_str().context("a path that is text")?;

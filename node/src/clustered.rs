@@ -3,20 +3,30 @@
 mod admin;
 mod admission;
 mod backups;
+mod batch;
 mod content;
 mod crawl;
+mod notes;
+mod pages;
+mod proxies;
+pub mod reading;
 mod records;
 mod site;
+mod source;
+mod steward;
+mod upkeep;
 mod urls;
 
 use std::sync::{Arc, OnceLock};
 
 use libp2p::PeerId;
 use proto::batch::{Discovered, EntryKind};
+use proto::cluster::contents::ContentRules;
 use proto::cluster::ring::Rings;
 use proto::cluster::route::LoadWeights;
 use proto::control::{Answer, NodeAnswer, NodeReport, Request, RingRow, URLS_MAX, UrlAnswer, UrlFacts};
 use proto::crawl::filter::Filter;
+use proto::crawl::politeness::SECOND;
 use proto::id::{NodeId, Slot};
 use proto::key::{UrlKey, crawl_name_is_valid};
 use proto::url::{CanonicalUrl, UrlRules};
@@ -31,6 +41,7 @@ use crate::actors::coordinator::Cluster;
 use crate::actors::scorer::PRIORITY_DEFAULT;
 use crate::config::{Config, ConfigError};
 use crate::doors::frontier::desk::Desk;
+use crate::doors::http::sources::Ask;
 use crate::edges::contents::{Intake, Line, SwarmLine};
 use crate::edges::disk::{DiskError, Job, ReplicaJob};
 use crate::edges::load::LoadGauge;
@@ -45,6 +56,7 @@ use crate::edges::swarm::{Swarm, SwarmError};
 use crate::messages::{NotSubmitted, SubmitUrls};
 use crate::metrics::Metrics;
 use crate::node::{Node, StartError};
+use crate::scoring::cluster::{ClusterScoring, ScoringThread};
 
 /// Version of what is asked and answered.
 const CONTROL_VERSION: u16 = 1;
@@ -79,10 +91,12 @@ pub struct ClusteredNode {
     node: Arc<Node>,
     swarm: Arc<Swarm>,
     desk: Desk,
+    shared: Arc<Shared>,
     peer: PeerId,
     stopping: watch::Sender<bool>,
     /// How long what is in flight may take.
     settle_patience: Duration,
+    scoring: Option<ScoringThread>,
 }
 
 /// How often the counts of the store are shown in the metrics.
@@ -92,6 +106,9 @@ const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How often it is looked whether a node that was told to leave has left.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long a question that needs to know what is defined waits for a node that starts.
+const DEFINITIONS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often it says what it still waits for.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -117,6 +134,9 @@ struct Shared {
     /// Nodes that stand in the settings.
     listed: Vec<PeerId>,
     admissions: Admissions,
+    sources: source::Sources,
+    /// Whether it is known what is defined: until then nothing can be said not to be.
+    defined: watch::Sender<bool>,
 }
 
 impl ClusteredNode {
@@ -131,6 +151,8 @@ impl ClusteredNode {
         for warning in &cluster.warnings {
             warn!("{warning}");
         }
+        let wrong = |(setting, reason): (&str, String)| ConfigError::Value { setting: setting.to_owned(), reason };
+        let spiders = config.spiders.rules().map_err(wrong)?;
         let identity = Identity::load(&section.identity)?;
         let key = SwarmKey::load(&section.swarm_key)?;
         let rules = cluster.rules(&identity, 0)?;
@@ -159,6 +181,12 @@ impl ClusteredNode {
             desk: OnceLock::new(),
             listed: cluster.nodes.iter().map(|(node, _)| node.peer).collect(),
             admissions: Admissions::default(),
+            defined: watch::Sender::new(false),
+            sources: source::Sources::new(
+                &config.sources,
+                &proto::control::node_name(identity.node()),
+                vec![config.storage.data.clone(), section.identity.clone(), section.swarm_key.clone()],
+            ),
         });
         let (changes, changed) = mpsc::unbounded_channel();
         let swarm = Arc::new(Swarm::start(settings, doors(&shared), metrics.swarm.clone()).await?);
@@ -170,19 +198,34 @@ impl ClusteredNode {
         let cluster = Cluster {
             rules,
             network: Arc::clone(&swarm) as Arc<dyn Network>,
-            load: Arc::new(move || {
-                let fetches = busy.fetching.get().max(0) as u64 * 1_000 / concurrency.max(1);
-                Some(gauge.measure(fetches.min(2_000) as u32, 0))
-            }),
+            load: {
+                let shared = Arc::downgrade(&shared);
+                Arc::new(move || {
+                    let fetches = busy.fetching.get().max(0) as u64 * 1_000 / concurrency.max(1);
+                    let mailbox = shared.upgrade().and_then(|shared| Some(fullest_mailbox(shared.node.get()?)));
+                    Some(gauge.measure(fetches.min(2_000) as u32, mailbox.unwrap_or(0)))
+                })
+            },
             watch: Arc::new(move |sight| {
                 seen.saw(&sight);
                 debug!(?sight, "decided");
             }),
             rings,
-            contents: (section.content_copies > 1).then(|| Arc::new(line.clone()) as Arc<dyn Line>),
+            contents: (section.content_copies > 1).then(|| {
+                let patience = config.fetch.settle_timeout_s * SECOND;
+                (Arc::new(line.clone()) as Arc<dyn Line>, ContentRules { patience, ..ContentRules::default() })
+            }),
             defined: {
                 let shared = Arc::clone(&shared);
-                Arc::new(move |definitions| shared.admissions.heed(definitions, &changes))
+                Arc::new(move |definitions| {
+                    shared.admissions.heed(definitions, &changes);
+                    shared.sources.heed(definitions);
+                    shared.defined.send_replace(true);
+                })
+            },
+            headers: {
+                let shared = Arc::downgrade(&shared);
+                Arc::new(move |crawl, url| source::headers_of(&shared.upgrade()?, crawl, url))
             },
             seed: identity.node().0 ^ crate::edges::clock::unix_ms(),
         };
@@ -191,13 +234,22 @@ impl ClusteredNode {
         // Letters and questions that came before this were turned away; who needs an answer says it again.
         let _ = shared.node.set(Arc::clone(&node));
         let _ = shared.swarm.set(Arc::clone(&swarm));
-        let desk = Desk::new(Arc::clone(&node), Arc::clone(&swarm), identity.peer());
+        let desk = Desk::new(Arc::clone(&node), Arc::clone(&swarm), identity.peer(), spiders);
         let _ = shared.desk.set(desk.clone());
+        let mut scoring = None;
+        if let Some(graph) = node.take_graph() {
+            let started = ClusterScoring::start(graph, &config.score, desk.clone(), node.metrics().score.clone());
+            let (shared_scoring, thread) = started.map_err(StartError::from)?;
+            desk.set_scoring(shared_scoring);
+            scoring = Some(thread);
+        }
+        source::start(&shared);
         tokio::spawn(observe(Arc::downgrade(&node)));
+        tokio::spawn(steward::look_after(Arc::downgrade(&shared)));
         let settle_patience = Duration::from_millis(config.fetch.limits.fetch_timeout_ms)
             + Duration::from_secs(config.fetch.settle_timeout_s);
         let stopping = shared.stopping.clone();
-        Ok(ClusteredNode { node, swarm, desk, peer: identity.peer(), stopping, settle_patience })
+        Ok(ClusteredNode { node, swarm, desk, shared, peer: identity.peer(), stopping, settle_patience, scoring })
     }
 
     /// The node.
@@ -213,6 +265,23 @@ impl ClusteredNode {
     /// Where calls of clients are carried out.
     pub fn desk(&self) -> &Desk {
         &self.desk
+    }
+
+    /// The way for a door to ask about sources, with the rights of an operator.
+    pub fn ask_sources(&self) -> Ask {
+        let (shared, peer) = (Arc::downgrade(&self.shared), self.peer);
+        Arc::new(move |request| {
+            let shared = shared.clone();
+            Box::pin(async move {
+                let shared = shared.upgrade().ok_or("the node stops")?;
+                let caller = Caller { peer, role: Role::Operator };
+                match shared.answer(caller, Request::Source(Box::new(request))).await {
+                    Answer::Operation(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
+                    Answer::Refused(why) => Err(why),
+                    other => Err(format!("the node answered {other:?}")),
+                }
+            })
+        })
     }
 
     /// Its peer id.
@@ -263,6 +332,11 @@ impl ClusteredNode {
 
     /// Ends swarm and actors, and closes the data folder.
     pub async fn stop(self) {
+        if let Some(scoring) = self.scoring
+            && tokio::task::spawn_blocking(move || scoring.stop()).await.is_err()
+        {
+            warn!("the scoring thread did not end well");
+        }
         self.swarm.close().await;
         self.node.stop().await;
     }
@@ -279,9 +353,17 @@ async fn observe(node: std::sync::Weak<Node>) {
     }
 }
 
+/// How full the fullest mailbox is, and the disk's queue with them, in thousandths.
+fn fullest_mailbox(node: &Node) -> u32 {
+    let (waiting, capacity) = node.disk().waiting();
+    let desks = node.desks().iter().map(|(_, desk)| (desk.waiting(), desk.capacity()));
+    let full = desks.chain([(waiting as u64, capacity as u64)]).filter(|(_, capacity)| *capacity > 0);
+    full.map(|(waiting, capacity)| waiting * 1_000 / capacity).max().unwrap_or(0).min(2_000) as u32
+}
+
 fn doors(shared: &Arc<Shared>) -> Doors {
     let (letters, control, pages) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(shared));
-    let intake = Intake::default();
+    let intake = Intake::new(shared.files.data.clone());
     Doors {
         deliver: Arc::new(move |letter| letters.node.get().is_some_and(|node| node.receive(letter))),
         control: Arc::new(move |caller, bytes| {
@@ -312,7 +394,7 @@ pub fn unseal<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, wire::W
 }
 
 impl Shared {
-    async fn answer_bytes(&self, caller: Caller, bytes: &[u8]) -> Vec<u8> {
+    async fn answer_bytes(self: &Arc<Self>, caller: Caller, bytes: &[u8]) -> Vec<u8> {
         let answer = match unseal::<Request>(bytes) {
             Ok(request) => self.answer(caller, request).await,
             Err(error) => Answer::Refused(format!("the request is not understood: {error}")),
@@ -323,12 +405,15 @@ impl Shared {
         })
     }
 
-    async fn answer(&self, caller: Caller, request: Request) -> Answer {
+    async fn answer(self: &Arc<Self>, caller: Caller, request: Request) -> Answer {
         let (Some(node), Some(swarm)) = (self.node.get(), self.swarm.get()) else {
             return Answer::Refused("the node is starting; ask again".to_owned());
         };
         if caller.role == Role::Viewer && !request.is_question() {
             return Answer::Refused("a viewer may only look; ask with an operator's key".to_owned());
+        }
+        if request.needs_definitions() && !self.knows_definitions().await {
+            return Answer::Refused("the node is starting: it reads what is on its disk; ask again".to_owned());
         }
         match request {
             Request::Node => Answer::Node(Box::new(self.report(node).await)),
@@ -355,10 +440,21 @@ impl Shared {
                 None => Answer::Refused("the node is starting; ask again".to_owned()),
             },
             Request::Content(request) => self.content(node, swarm, request).await,
-            Request::Admit { peer, addresses, revoke } => self.admit(node, swarm, &peer, addresses, revoke).await,
+            Request::Admit { peer, addresses, revoke } => {
+                let admitted = self.admit(node, swarm, &peer, addresses, revoke).await;
+                admitted.unwrap_or_else(Answer::Refused)
+            }
             Request::Operation { operation, body, merge } => self.operation(node, swarm, operation, &body, merge).await,
             Request::Records(request) => self.records(node, request).await,
+            Request::Source(request) => self.source(caller, node, swarm, *request).await,
         }
+    }
+
+    /// Waits a little for a node that starts to know what is defined; says whether it does.
+    async fn knows_definitions(&self) -> bool {
+        let mut defined = self.defined.subscribe();
+        let known = defined.wait_for(|known| *known);
+        tokio::time::timeout(DEFINITIONS_PATIENCE, known).await.is_ok_and(|known| known.is_ok())
     }
 
     async fn report(&self, node: &Node) -> NodeReport {

@@ -4,6 +4,8 @@ pub mod cluster;
 pub mod frontier;
 mod line;
 pub mod score;
+pub mod sources;
+pub mod spiders;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,6 +22,8 @@ use serde::{Deserialize, Serialize};
 use self::cluster::ClusterConfig;
 use self::frontier::FrontierConfig;
 use self::score::ScoreConfig;
+use self::sources::SourcesConfig;
+use self::spiders::SpidersConfig;
 use crate::edges::http::FetchLimits;
 use crate::extract::ExtractLimits;
 
@@ -77,8 +81,12 @@ pub struct Config {
     pub storage: StorageConfig,
     /// What pages are worth.
     pub score: ScoreConfig,
+    /// Scripts that make URIs.
+    pub sources: SourcesConfig,
     /// The HTTP door.
     pub http: HttpConfig,
+    /// Which pages spiders are told to fetch.
+    pub spiders: SpidersConfig,
     /// The gRPC door of a node in a cluster.
     pub url_frontier: FrontierConfig,
     /// The other nodes; absent for a node alone.
@@ -193,7 +201,7 @@ impl Default for FetchConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseConfig {
-    /// Parsers, each with a thread of its own, the last one for large pages; 0 for half the cores and that one.
+    /// Parsers, each with a thread of its own, the last one for large pages; 0 for half the cores, one more, and that one.
     pub parsers: usize,
     /// How much of a page is kept.
     pub limits: ExtractLimits,
@@ -243,8 +251,23 @@ impl Default for StorageConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
-    /// Where `/metrics` and `/healthz` are served; absent for nowhere.
+    /// Where `/metrics`, `/healthz`, the page for sources and the door for spiders are served; absent for nowhere.
     pub listen: Option<SocketAddr>,
+    /// Certificates of this node, PEM; with them the door speaks HTTPS only.
+    pub tls_certificate: Option<PathBuf>,
+    /// Their key, PEM.
+    pub tls_key: Option<PathBuf>,
+    /// A file with lines `name:password` of those who may come as spiders.
+    pub users_file: Option<PathBuf>,
+}
+
+impl HttpConfig {
+    /// Makes paths relative to the folder of the settings.
+    fn below(&mut self, folder: &Path) {
+        for path in [&mut self.tls_certificate, &mut self.tls_key, &mut self.users_file].into_iter().flatten() {
+            *path = folder.join(&*path);
+        }
+    }
 }
 
 impl Config {
@@ -264,6 +287,7 @@ impl Config {
         })?;
         if let Some(folder) = path.parent() {
             config.url_frontier.below(folder);
+            config.http.below(folder);
         }
         if let (Some(cluster), Some(folder)) = (&mut config.cluster, path.parent()) {
             // Keys lie beside the file that names them, wherever the program is started.
@@ -306,8 +330,17 @@ impl Config {
         if self.fetch.limits.fetch_timeout_ms == 0 {
             return value("fetch.limits.fetch_timeout_ms", "must be at least 1");
         }
+        if let Some((setting, reason)) = self.sources.fault() {
+            return value(setting, reason);
+        }
         if let Some((setting, reason)) = self.score.fault() {
             return value(setting, reason);
+        }
+        if let Err((setting, reason)) = self.spiders.rules() {
+            return value(setting, &reason);
+        }
+        if self.http.tls_certificate.is_some() != self.http.tls_key.is_some() {
+            return value("http.tls_key", "certificate and key belong together; name both or none");
         }
         if let Some(cluster) = &self.cluster {
             cluster.understand(self.fetch.limits.fetch_timeout_ms)?;
@@ -324,7 +357,7 @@ impl Config {
     /// How many parsers run.
     pub fn parsers(&self) -> usize {
         match self.parse.parsers {
-            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)) + 1,
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)) + 2,
             parsers => parsers,
         }
     }

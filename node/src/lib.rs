@@ -3,6 +3,7 @@
 //! [`doors`] let people in, [`ose`] works on site folders of another system, [`cli`] is the program.
 
 pub mod actors;
+pub mod batch;
 pub mod cli;
 pub mod clustered;
 pub mod config;
@@ -15,6 +16,7 @@ pub mod messages;
 pub mod metrics;
 pub mod node;
 pub mod ose;
+pub mod process;
 pub mod scoring;
 pub mod supervisor;
 pub mod tuning;

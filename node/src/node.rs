@@ -1,5 +1,6 @@
 //! Builds and connects every actor, sink first: the topology of a node is read here and only here.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,10 +16,11 @@ use proto::crawl::frontier::FrontierRules;
 use proto::id::{NodeId, Slot};
 use tokio::sync::watch;
 use tokio::time::Duration;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::actors::coordinator::{Cluster, Coordinator, CoordinatorParts};
 use crate::actors::copier::{Copier, CopierParts};
+use crate::actors::fetcher::proxies::ProxyFaults;
 use crate::actors::fetcher::{Fetcher, FetcherParts};
 use crate::actors::frontier::{Frontier, FrontierParts, Way};
 use crate::actors::parser::Parser;
@@ -32,13 +34,13 @@ use crate::edges::clock::Clock;
 use crate::edges::disk::{Disk, DiskError, DiskOptions, Job, Reply, Rules};
 use crate::edges::http::{ClientError, FetchOptions, HttpClient};
 use crate::edges::store::{PageGraph, State, Store, StoreError, StoreOptions};
-use crate::edges::warc::WarcOptions;
+use crate::edges::warc::{Packer, WarcOptions};
 use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
     AmendRecords, ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage,
-    ForgetNode, GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, IsDispensable, KeepClients, Leave,
-    NotSubmitted, Received, Rescored, Restart, Retune, SlotDigests, Standing, SubmitUrls,
+    ForgetNode, GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, HoldJobs, IsDispensable, KeepClients,
+    Leave, NotSubmitted, Received, Rescored, Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
 use crate::scoring::Scoring;
@@ -132,6 +134,8 @@ pub struct Edges {
     pub disk: Disk,
     /// Where parsers run, one on each.
     pub parsers: Vec<ArbiterHandle>,
+    /// What ids of records are made of; none where there is no archive.
+    pub warc_seed: Option<[u8; 16]>,
     /// Which start of the node this is.
     pub boot: u32,
     /// Whether there was one before.
@@ -187,11 +191,15 @@ pub struct Node {
     define: Link<Define>,
     keep_clients: Link<KeepClients>,
     client_places: Link<GetClientPlaces>,
+    hold_jobs: Link<HoldJobs>,
     amend: Link<AmendRecords>,
     book: CrawlBook,
+    proxies: ProxyFaults,
     standing: Link<GetStanding>,
     halt: Link<Halt>,
     rescored: Link<Rescored>,
+    /// The page graph of a cluster's node, until somebody keeps it.
+    graph: Mutex<Option<PageGraph>>,
     /// Keeps the page graph; none where queues do not go by scores.
     scoring: Mutex<Option<Scoring>>,
     ends: Vec<Ends>,
@@ -227,9 +235,10 @@ impl Node {
             (options.node, options.replica) = (cluster.rules.me, true);
             options.content_copies = if cluster.contents.is_some() { 2 } else { 1 };
         }
-        options.graph = config.score.by != ScoreBy::None && cluster.is_none();
+        options.graph = config.score.by != ScoreBy::None;
         let store = Store::open(&config.storage.data, options)?;
-        let graph = page_graph(&store, config, cluster.is_some());
+        let graph = (config.score.by != ScoreBy::None).then(|| store.graph());
+        let clustered = cluster.is_some();
         let (boot, resumed, seed) = (store.boot(), store.state().sequence > 0, warc_seed(&store));
         let commit_pause = Duration::from_millis(config.storage.commit_pause_ms);
         let (disk, disk_thread) = Disk::start(store, DiskOptions { warc: warc_options(config, seed), commit_pause })?;
@@ -238,11 +247,14 @@ impl Node {
         let arbiters: Vec<Arbiter> = (0..parsers).map(|_| Arbiter::new()).collect();
         let handles = arbiters.iter().map(Arbiter::handle).collect();
         let clock = Clock::start();
-        let edges = Edges { clock, web, disk, parsers: handles, boot, resumed, cluster, metrics };
+        let warc_seed = Some(seed);
+        let edges = Edges { clock, web, disk, parsers: handles, warc_seed, boot, resumed, cluster, metrics };
         let mut node = Node::assemble(config, filter, edges);
         node.disk_thread = Mutex::new(Some(disk_thread));
         node.arbiters = arbiters;
-        if let Some(graph) = graph {
+        if clustered {
+            node.graph = Mutex::new(graph);
+        } else if let Some(graph) = graph {
             let scoring = Scoring::start(graph, &config.score, node.rescored.clone(), node.metrics.score.clone())?;
             node.scoring = Mutex::new(scoring);
         }
@@ -252,7 +264,7 @@ impl Node {
 
     /// Starts all actors over these edges. Call it inside an actix system.
     pub fn assemble(config: &Config, filter: Arc<Filter>, edges: Edges) -> Node {
-        let Edges { clock, web, disk, parsers: arbiters, boot, resumed, cluster, metrics } = edges;
+        let Edges { clock, web, disk, parsers: arbiters, warc_seed, boot, resumed, cluster, metrics } = edges;
         let mailbox_max = config.fetch.concurrency + MAILBOX_SPARE;
         let main = Arbiter::current();
         let mut supervisor = Supervisor::new();
@@ -268,7 +280,7 @@ impl Node {
         let (forget, compare, digests, retune) = (Link::open(), Link::open(), Link::open(), Link::open());
         let tuning = Arc::new(Tuning::of(config));
         let (told, new_life, define, amend) = (Link::open(), Link::open(), Link::open(), Link::open());
-        let (keep_clients, client_places) = (Link::open(), Link::open());
+        let (keep_clients, client_places, hold_jobs) = (Link::open(), Link::open(), Link::open());
         let book = CrawlBook::new(match &cluster {
             None => Crawls::alone(Arc::clone(&filter)),
             Some(_) => Crawls::of_cluster(Arc::clone(&filter), &config.crawl.name, config.url.clone()),
@@ -276,7 +288,7 @@ impl Node {
 
         let (to_copier, dispensable) = (Link::open(), Link::open());
         if let Some(cluster) = &cluster
-            && let Some(line) = &cluster.contents
+            && let Some((line, rules)) = &cluster.contents
         {
             let parts = CopierParts {
                 me: cluster.rules.me,
@@ -288,6 +300,8 @@ impl Node {
                 clock: clock.clone(),
                 metrics: metrics.clone(),
                 fate: fate.clone(),
+                rules: *rules,
+                watch: Arc::clone(&cluster.watch),
                 mailbox_max,
             };
             let to_end = Ends::of("copier");
@@ -342,12 +356,22 @@ impl Node {
         let mut parsers: Vec<Link<FetchedPage>> = Vec::new();
         for (name, arbiter) in PARSER_NAMES.into_iter().zip(&arbiters) {
             let (scorer, rules, token, metrics) = (parsed.clone(), rules.clone(), token.clone(), metrics.clone());
+            let book = book.clone();
             let to_fetched = Link::open();
             let to_end = Ends::of(name);
             ends.push(to_end.clone());
             parsers.push(to_fetched.clone());
             let make = move |lifeline| {
-                Parser::new(scorer.clone(), rules.clone(), token.clone(), metrics.clone(), mailbox_max, lifeline)
+                Parser::new(
+                    scorer.clone(),
+                    rules.clone(),
+                    token.clone(),
+                    book.clone(),
+                    warc_seed.map(Packer::new),
+                    metrics.clone(),
+                    mailbox_max,
+                    lifeline,
+                )
             };
             supervisor.keep(name, arbiter, make, move |address| {
                 to_fetched.bind(recipient(address));
@@ -356,6 +380,7 @@ impl Node {
         }
 
         let (run_local, run_robots) = (Link::open(), Link::open());
+        let proxies = ProxyFaults::default();
         {
             let parts = Arc::new(FetcherParts {
                 parsers,
@@ -365,7 +390,10 @@ impl Node {
                 web: Arc::clone(&web),
                 clock: clock.clone(),
                 retry: config.retry,
+                book: book.clone(),
+                proxies: proxies.clone(),
                 metrics: metrics.clone(),
+                headers: cluster.as_ref().map(|cluster| Arc::clone(&cluster.headers)),
             });
             let (to_run, to_robots) = (run_local.clone(), run_robots.clone());
             let to_end = Ends::of("fetcher");
@@ -428,6 +456,7 @@ impl Node {
             let (forget, compare, digests) = (forget.clone(), compare.clone(), digests.clone());
             let (restart, define, amend) = (restart.clone(), define.clone(), amend.clone());
             let (keep_clients, client_places) = (keep_clients.clone(), client_places.clone());
+            let hold_jobs = hold_jobs.clone();
             let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
             supervisor.keep("coordinator", &main, make, move |address| {
                 heard.bind(recipient(address));
@@ -444,6 +473,7 @@ impl Node {
                 define.bind(recipient(address));
                 keep_clients.bind(recipient(address));
                 client_places.bind(recipient(address));
+                hold_jobs.bind(recipient(address));
                 amend.bind(recipient(address));
                 restart.bind(recipient(address));
                 to_end.bind(address);
@@ -513,12 +543,15 @@ impl Node {
             define,
             keep_clients,
             client_places,
+            hold_jobs,
             amend,
             book,
+            proxies,
             standing,
             halt,
             rescored,
             scoring: Mutex::new(None),
+            graph: Mutex::new(None),
             ends,
             metrics,
             resumed,
@@ -545,6 +578,11 @@ impl Node {
         self.define.send(define).await.unwrap_or(Err(NotDefined::StartedAnew))
     }
 
+    /// The page graph of a cluster's node, for who keeps it: once, and only if scores are computed at all.
+    pub fn take_graph(&self) -> Option<PageGraph> {
+        self.graph.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+    }
+
     /// Has records of clients kept on enough disks; says whether this node still holds the slots they are of.
     pub async fn keep_clients(&self, keep: KeepClients) -> Result<bool, NotSubmitted> {
         self.keep_clients.send(keep).await.unwrap_or(Err(NotSubmitted::StartedAnew))
@@ -555,9 +593,19 @@ impl Node {
         self.client_places.send(GetClientPlaces).await.ok().flatten()
     }
 
+    /// Says in which slots jobs lie and scripts run; gives those that are surely ours, with the numbers of their tenures and how long these last. `None` while the node starts.
+    pub async fn hold_jobs(&self, hold: HoldJobs) -> Option<BTreeMap<Slot, (u64, Duration)>> {
+        self.hold_jobs.send(hold).await.ok().flatten()
+    }
+
     /// What holds for all queues of clients, and the version of its definition if there is one.
     pub fn client_settings(&self) -> (ClientSettings, Option<Version>) {
         self.book.client_settings()
+    }
+
+    /// How often proxies have just failed here.
+    pub fn proxies(&self) -> &ProxyFaults {
+        &self.proxies
     }
 
     /// The crawls, as this node knows them.
@@ -733,15 +781,6 @@ pub(crate) fn fetch_options(config: &Config) -> FetchOptions {
         limits: config.fetch.limits.clone(),
         ..FetchOptions::default()
     }
-}
-
-/// The page graph, if queues go by scores. In a cluster the place of an entry follows from its record, which holds no score: there they do not.
-fn page_graph(store: &Store, config: &Config, clustered: bool) -> Option<PageGraph> {
-    let wanted = config.score.by != ScoreBy::None;
-    if wanted && clustered {
-        warn!("[score] by: queues of a cluster go by priority and depth, scores do not reorder them yet");
-    }
-    (wanted && !clustered).then(|| store.graph())
 }
 
 pub(crate) fn store_options(config: &Config) -> StoreOptions {

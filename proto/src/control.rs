@@ -4,12 +4,14 @@ pub mod admin;
 pub mod content;
 pub mod crawl;
 pub mod records;
+pub mod source;
 
 use serde::{Deserialize, Serialize};
 
 use self::content::{ContentAnswer, ContentRequest};
 use self::crawl::{CrawlAnswer, CrawlRequest};
 use self::records::{RecordsAnswer, RecordsRequest};
+use self::source::SourceRequest;
 
 use crate::clients::ask::{Ask, Said};
 use crate::id::{NodeId, UrlId};
@@ -20,7 +22,7 @@ use crate::site::Operation;
 pub const URLS_MAX: usize = 10_000;
 
 /// A question, or an order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// How is the node that is asked?
     Node,
@@ -89,6 +91,8 @@ pub enum Request {
     },
     /// What about records of the node that is asked?
     Records(RecordsRequest),
+    /// What about jobs, generators, tasks and logs? Answered with [`Answer::Operation`].
+    Source(Box<SourceRequest>),
 }
 
 impl Request {
@@ -100,19 +104,30 @@ impl Request {
             | Request::Ring { .. }
             | Request::Url { .. }
             | Request::UrlHere { .. }
-            | Request::Content(_)
-            | Request::Records(_) => true,
+            | Request::Content(_) => true,
+            Request::Records(request) => request.is_question(),
             Request::AddUrls { .. } | Request::Leave | Request::Admit { .. } => false,
             Request::Admin { order, .. } => order.is_question(),
             Request::Crawl(request) => request.is_question(),
             Request::Client(_) => false,
             Request::Operation { operation, .. } => operation.is_question(),
+            Request::Source(request) => request.is_question(),
+        }
+    }
+
+    /// Whether the answer depends on what is defined.
+    pub fn needs_definitions(&self) -> bool {
+        match self {
+            Request::Node | Request::Nodes | Request::Ring { .. } | Request::Leave | Request::Admin { .. } => false,
+            Request::Url { .. } | Request::UrlHere { .. } | Request::Client(_) | Request::Content(_) => false,
+            Request::AddUrls { .. } | Request::Admit { .. } | Request::Crawl(_) => true,
+            Request::Operation { .. } | Request::Records(_) | Request::Source(_) => true,
         }
     }
 }
 
 /// What is told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// How the node is.
     Node(Box<NodeReport>),

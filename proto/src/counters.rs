@@ -91,7 +91,7 @@ impl Counters {
     }
 
     fn apply(&mut self, record: &UrlRecord, change: impl Fn(&mut u64, u64)) {
-        if record.state == UrlState::Deleted {
+        if record.state.is_gone() {
             return;
         }
         change(&mut self.known, 1);
@@ -152,7 +152,7 @@ impl HostCounters {
     }
 
     fn share(record: &UrlRecord) -> [u64; 4] {
-        if record.state == UrlState::Deleted {
+        if record.state.is_gone() {
             return [0; 4];
         }
         let processed = record.progress.status == Status::Processed;

@@ -44,14 +44,22 @@ pub fn parse(text: &str) -> Option<u64> {
     };
     let (date, time) = (numbers(date, '-')?, numbers(time.split('.').next()?, ':')?);
     let ([year, month, day], [hour, minute, second]) = (date.as_slice(), time.as_slice()) else { return None };
-    let in_range =
-        (1970..=9999).contains(year) && (1..=12).contains(month) && *hour < 24 && *minute < 60 && *second < 60;
+    at(*year, *month, *day, *hour, *minute, *second)
+}
+
+/// A moment of the Gregorian calendar; `None` if there is no such one, or it is before 1970 or after 9999.
+pub(crate) fn at(year: i64, month: i64, day: i64, hour: i64, minute: i64, second: i64) -> Option<u64> {
+    let in_range = (1970..=9999).contains(&year)
+        && (1..=12).contains(&month)
+        && (0..24).contains(&hour)
+        && (0..60).contains(&minute)
+        && (0..60).contains(&second);
     if !in_range {
         return None;
     }
-    let next_month = if *month == 12 { days(year + 1, 1, 1) } else { days(*year, month + 1, 1) };
-    let at = days(*year, *month, *day);
-    let there_is_such_a_day = *day >= 1 && at < next_month;
+    let next_month = if month == 12 { days(year + 1, 1, 1) } else { days(year, month + 1, 1) };
+    let at = days(year, month, day);
+    let there_is_such_a_day = day >= 1 && at < next_month;
     there_is_such_a_day.then(|| (at * 86_400 + hour * 3_600 + minute * 60 + second) as u64 * 1_000)
 }
 

@@ -8,6 +8,7 @@
 //! clients fetch from), [`control`] (what people ask a node), [`site`] and [`query`] (what the users of the Distributed Crawler define and look for), [`ose`]
 //! (site folders of OpenSearchEngine), [`source`] (lists of URIs that people hand in), [`score`] (how much a page is worth), [`wire`].
 
+pub mod base64;
 pub mod batch;
 pub mod clients;
 pub mod cluster;
@@ -22,6 +23,7 @@ pub mod ose;
 pub mod query;
 pub mod record;
 pub mod score;
+pub mod scrape;
 pub mod site;
 pub mod source;
 pub mod url;

@@ -77,6 +77,15 @@ pub enum UrlState {
     Error = 2,
     /// Deleted by a person: it counts as unknown, and is not crawled until it is handed in again. The record stays, so that no copy of the past brings it back.
     Deleted = 3,
+    /// Deleted, and what led to its contents was removed from all nodes.
+    Purged = 4,
+}
+
+impl UrlState {
+    /// Whether it counts as unknown.
+    pub fn is_gone(self) -> bool {
+        matches!(self, UrlState::Deleted | UrlState::Purged)
+    }
 }
 
 /// Where a URL stands. The order is the lattice order; merge = max.

@@ -1,15 +1,16 @@
 //! L2: the product's own actors of N nodes on one thread with tokio's clock paused, over the world's network, disks, hosts and clocks.
 //!
-//! Nothing of a node is made for the test: coordinator, frontier, router, fetcher, parser, scorer and storage are those of the
+//! Nothing of a node is made for the test: coordinator, frontier, router, fetcher, parser, scorer, storage and copier are those of the
 //! program, with their mailboxes, timers and supervisor. The border is where they touch the outside: letters, jobs for the disk,
 //! requests to the web, clocks. A crash ends all actors of a node at once; a panic ends one, and its supervisor replaces it.
 //!
 //! tokio's timers count milliseconds, so everything here happens on a grid of that size, like in the program. A stopped process
 //! is cut off from everything outside; its own timers still run, which the pure layer does not let them.
 //!
-//! `world` is what the nodes share, `edges` connects one node to it, `disk` is the thread behind its storage, `faults` does to
-//! nodes what the plan says. This file is the loop.
+//! `world` is what the nodes share, `edges` connects one node to it, `contents` has the streams of pages between nodes, `disk` is the thread
+//! behind a node's storage, `faults` does to nodes what the plan says. This file is the loop.
 
+mod contents;
 mod disk;
 mod edges;
 mod faults;
@@ -64,10 +65,15 @@ impl Layer for Actors {
 
     fn sometimes(&self) -> Vec<&'static str> {
         let mut every = crate::pure::Pure.sometimes();
+        every.retain(|point| !OF_JOBS.contains(point));
         every.push("actor_replaced");
         every
     }
 }
+
+/// Jobs and their scripts run in the first layer only.
+const OF_JOBS: [&str; 6] =
+    ["printed_taken_over", "run_by_hand", "run_fell_due", "run_taken_over", "script_killed", "task_handed_again"];
 
 /// Something that happens at a time.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +84,7 @@ enum Happening {
     Client { number: usize, attempt: u64 },
     Definer { number: usize, attempt: u64 },
     StrangerSpeaks { node: NodeId, times: u32 },
+    Parts { node: NodeId, process: u32 },
     CalmBegins,
     Look,
 }
@@ -156,6 +163,7 @@ impl Shared {
             Happening::Client { number, attempt } => self.client(number, attempt),
             Happening::Definer { number, attempt } => self.definer(number, attempt),
             Happening::StrangerSpeaks { node, times } => self.stranger_speaks(node, times),
+            Happening::Parts { node, process } => self.parts(node, process),
             Happening::CalmBegins => self.calm_begins(),
             Happening::Look => self.lock().look(),
         }
@@ -170,6 +178,25 @@ impl Shared {
         };
         dead.into_iter().for_each(|node| self.lock().crash(NodeId(node), false));
         down.into_iter().for_each(|node| self.start_node(node));
+    }
+
+    /// A node that left the ring goes when every page of its is on another, as the program does.
+    fn parts(&self, id: NodeId, number: u32) {
+        let Some(process) = self.lock().process(id).filter(|process| process.number == number) else { return };
+        let shared = self.clone();
+        actix_rt::spawn(async move {
+            let dispensable = process.node.is_dispensable().await;
+            let mut world = shared.lock();
+            if !world.is_current(id, number) {
+                return;
+            }
+            if dispensable {
+                world.goes(id);
+            } else {
+                let again = world.now + LOOK_EVERY;
+                world.at(again, Happening::Parts { node: id, process: number });
+            }
+        });
     }
 
     // Clients.

@@ -20,6 +20,9 @@
 //! | I14 nothing from a former life changes state | [`former_lives_change_nothing`] |
 //! | I15 nothing is fetched that robots.txt forbids | [`robots_obeyed`] |
 //! | I16 definitions converge, and none acknowledged is lost | [`definitions_converge`] |
+//! | I17 a page that counts as crawled is on two disks | [`pages_kept_twice`] |
+//! | I18 one node runs what is due, and every run that is wanted is made | [`one_node_runs_what_is_due`] |
+//! | I19 no task of a run is lost, and none is doubled | [`no_task_lost_or_doubled`] |
 
 pub mod comes_to_rest;
 pub mod crawl_delay_kept;
@@ -28,9 +31,12 @@ pub mod few_redundant_fetches;
 pub mod former_lives_change_nothing;
 pub mod no_acknowledged_url_lost;
 pub mod no_batch_to_the_overloaded;
+pub mod no_task_lost_or_doubled;
 pub mod one_holder_per_slot;
+pub mod one_node_runs_what_is_due;
 pub mod one_promise_per_voter;
 pub mod one_request_per_host;
+pub mod pages_kept_twice;
 pub mod queues_stay_bounded;
 pub mod ring_is_a_function;
 pub mod ring_moves_little;
@@ -116,6 +122,9 @@ pub struct Invariants {
     former_lives_change_nothing: former_lives_change_nothing::FormerLivesChangeNothing,
     robots_obeyed: robots_obeyed::RobotsObeyed,
     definitions_converge: definitions_converge::DefinitionsConverge,
+    pages_kept_twice: pages_kept_twice::PagesKeptTwice,
+    one_node_runs_what_is_due: one_node_runs_what_is_due::OneNodeRunsWhatIsDue,
+    no_task_lost_or_doubled: no_task_lost_or_doubled::NoTaskLostOrDoubled,
     violation: Option<Violation>,
 }
 
@@ -140,6 +149,9 @@ impl Invariants {
             former_lives_change_nothing: Default::default(),
             robots_obeyed: Default::default(),
             definitions_converge: Default::default(),
+            pages_kept_twice: Default::default(),
+            one_node_runs_what_is_due: Default::default(),
+            no_task_lost_or_doubled: Default::default(),
             violation: None,
         }
     }
@@ -170,7 +182,10 @@ impl Invariants {
         ask(&mut self.queues_stay_bounded, before, at, event)?;
         ask(&mut self.former_lives_change_nothing, before, at, event)?;
         ask(&mut self.robots_obeyed, before, at, event)?;
-        ask(&mut self.definitions_converge, before, at, event)
+        ask(&mut self.definitions_converge, before, at, event)?;
+        ask(&mut self.pages_kept_twice, before, at, event)?;
+        ask(&mut self.one_node_runs_what_is_due, before, at, event)?;
+        ask(&mut self.no_task_lost_or_doubled, before, at, event)
     }
 
     /// What was found first.
@@ -182,9 +197,22 @@ impl Invariants {
     /// phase is over and something is still missing, that is a violation.
     pub fn missing(&mut self, at: Micros) -> Option<String> {
         let mut invariant = comes_to_rest::ComesToRest::NAME.to_owned();
+        let up = self.comes_to_rest.up(&self.oracle);
         let missing = self.comes_to_rest.missing(&self.oracle).or_else(|| {
             invariant = definitions_converge::DefinitionsConverge::NAME.to_owned();
-            self.definitions_converge.missing(&self.comes_to_rest.up(&self.oracle))
+            self.definitions_converge.missing(&up)
+        });
+        let missing = missing.or_else(|| {
+            invariant = pages_kept_twice::PagesKeptTwice::NAME.to_owned();
+            self.pages_kept_twice.missing(&self.oracle, &up)
+        });
+        let missing = missing.or_else(|| {
+            invariant = one_node_runs_what_is_due::OneNodeRunsWhatIsDue::NAME.to_owned();
+            self.one_node_runs_what_is_due.missing(&self.oracle, &up)
+        });
+        let missing = missing.or_else(|| {
+            invariant = no_task_lost_or_doubled::NoTaskLostOrDoubled::NAME.to_owned();
+            self.no_task_lost_or_doubled.missing(&self.oracle, &up)
         });
         if let (Some(what), true, None) = (&missing, at >= self.comes_to_rest.deadline(), &self.violation) {
             let what = format!("the cluster has not come to rest: {what}");

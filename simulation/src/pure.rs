@@ -2,11 +2,14 @@
 //! stepped by hand on their own drifting clocks, over the world's network, disks and hosts. It is the fastest layer and the one
 //! that reaches the most interleavings.
 //!
-//! `node` is one node: its two cores, and the storage between them that the product has in RocksDB. `storage` is that storage.
+//! `node` is one node: its two cores, and the storage between them that the product has in RocksDB. `storage` is that storage. `contents` has
+//! the third core, which brings pages to second disks.
 //! `faults` does to nodes what the plan says. This file is the loop, and what connects the nodes: messages, hosts, clients.
 
+pub(crate) mod contents;
 mod faults;
 pub(crate) mod node;
+mod sources;
 pub(crate) mod storage;
 
 use std::cell::RefCell;
@@ -29,6 +32,7 @@ use self::node::{Fetching, Node};
 use crate::layer::{Layer, Mutant, RunOptions, RunReport};
 use crate::world::definers;
 use crate::world::disk::Sync;
+use crate::world::generators;
 use crate::world::network::{Delivery, Fate, Network};
 use crate::world::origins::{Origins, ROBOTS_PATH, Reply};
 use crate::world::plan::{MILLISECOND, Plan};
@@ -98,15 +102,26 @@ impl Layer for Pure {
             "minority_paused",
             "node_crashed",
             "node_paused",
+            "page_lapsed",
+            "pages_copied",
+            "pages_taken_back",
             "power_lost_at_acknowledgement",
             "pull_cut_short",
+            "printed_taken_over",
             "pulled_before_serving",
             "reaches_voters_again",
             "repair_brought_records",
             "repair_found_difference",
             "ring_changed",
+            "run_by_hand",
+            "run_fell_due",
+            "run_taken_over",
+            "script_killed",
+            "slot_transferred",
             "straggler_grant_ignored",
             "stranger_ignored",
+            "task_handed_again",
+            "transfer_broke_off",
             "unsynced_writes_kept",
             "unsynced_writes_lost",
             "voter_waits_after_start",
@@ -142,6 +157,17 @@ enum Happening {
         node: NodeId,
         life: u32,
     },
+    /// Something about the contents of pages arrives.
+    PagesArrive {
+        delivery: Delivery,
+        saying: Rc<contents::Saying>,
+    },
+    /// A push of pages has had no answer for long.
+    PushEnds {
+        node: NodeId,
+        life: u32,
+        push: u64,
+    },
     /// An fsync returns.
     SyncEnds {
         node: NodeId,
@@ -171,6 +197,23 @@ enum Happening {
         number: usize,
         attempt: u64,
     },
+    /// A script ends by itself.
+    ScriptEnds {
+        node: NodeId,
+        life: u32,
+        execution: u64,
+    },
+    /// It is looked whether a script must be killed.
+    ScriptLook {
+        node: NodeId,
+        life: u32,
+        execution: u64,
+    },
+    /// Somebody wants a generator to run, for the `attempt`th time.
+    ByHand {
+        number: usize,
+        attempt: u64,
+    },
     FaultBegins(usize),
     FaultEnds(usize),
     Starts(NodeId),
@@ -195,6 +238,10 @@ struct World<'a> {
     queue: BTreeMap<(Micros, u64), Happening>,
     queued: u64,
     fetches: u64,
+    pushes: u64,
+    executions: u64,
+    /// Runs that somebody was told of.
+    promised: BTreeSet<usize>,
     /// Submissions that are acknowledged, and the tickets under which the others were handed in: submission and attempt.
     acknowledged: BTreeSet<usize>,
     /// Definitions that are kept.
@@ -220,7 +267,8 @@ impl<'a> World<'a> {
     fn new(plan: &'a Plan, options: &RunOptions) -> World<'a> {
         let origins = Origins::new(plan);
         let domain = |host| Some(parse(&origins.web().url(host, "/"))?.domain().to_owned());
-        let slots = (0..origins.web().host_count()).filter_map(domain).map(|domain| Slot::of_domain(&domain)).collect();
+        let domains = (0..origins.web().host_count()).filter_map(domain);
+        let slots = domains.map(|domain| Slot::of_domain(&domain)).chain(generators::slots()).collect();
         World {
             plan,
             planted: planted(options),
@@ -232,6 +280,9 @@ impl<'a> World<'a> {
             queue: BTreeMap::new(),
             queued: 0,
             fetches: 0,
+            pushes: 0,
+            executions: 0,
+            promised: BTreeSet::new(),
             acknowledged: BTreeSet::new(),
             sights: Sights::default(),
             defined: BTreeSet::new(),
@@ -257,6 +308,9 @@ impl<'a> World<'a> {
         for (number, at) in definers::times(self.plan).into_iter().enumerate() {
             self.at(at, Happening::Definer { number, attempt: 0 });
         }
+        for (number, at) in generators::times(self.plan).into_iter().enumerate() {
+            self.at(at, Happening::ByHand { number, attempt: 0 });
+        }
         self.at(self.plan.faults_end(), Happening::CalmBegins);
         while let Some(((at, _), happening)) = self.queue.pop_first() {
             self.happens(at, happening);
@@ -278,21 +332,25 @@ impl<'a> World<'a> {
             Happening::Wake { node, life }
             | Happening::SyncBegins { node, life }
             | Happening::FetchEnds { node, life, .. }
+            | Happening::PushEnds { node, life, .. }
+            | Happening::ScriptEnds { node, life, .. }
+            | Happening::ScriptLook { node, life, .. }
             | Happening::Housekeeping { node, life } => Some((*node, Some(*life))),
             Happening::SyncEnds { node, life, .. } => Some((*node, Some(*life))),
-            Happening::Arrives { delivery, .. } => Some((delivery.to, None)),
+            Happening::Arrives { delivery, .. } | Happening::PagesArrive { delivery, .. } => Some((delivery.to, None)),
             _ => None,
         };
         if let Some((node, life)) = concerns {
             let Some(is) = self.nodes.get_mut(&node) else { return };
             if life.is_some_and(|life| life != is.life) || !is.is_up() {
-                if let Happening::Arrives { delivery, .. } = &happening {
+                if let Happening::Arrives { delivery, .. } | Happening::PagesArrive { delivery, .. } = &happening {
                     self.network.arrives(delivery);
                 }
                 return;
             }
-            // A stopped process sees nothing until it goes on, a slow one only what it comes to.
-            if let Some(until) = is.busy_until(at, !matches!(happening, Happening::SyncEnds { .. })) {
+            // A stopped process sees nothing until it goes on, a slow one only what it comes to; scripts are killed beside what it does.
+            let beside = matches!(happening, Happening::SyncEnds { .. } | Happening::ScriptLook { .. });
+            if let Some(until) = is.busy_until(at, !beside) {
                 return self.at(until, happening);
             }
         }
@@ -307,12 +365,21 @@ impl<'a> World<'a> {
                     self.step(at, delivery.to, coordinator::Input::Received(letter));
                 }
             }
+            Happening::PagesArrive { delivery, saying } => {
+                if self.network.arrives(&delivery) {
+                    self.pages_arrive(at, delivery.from, delivery.to, &saying);
+                }
+            }
+            Happening::PushEnds { node, push, .. } => self.push_ends(at, node, push, None),
             Happening::SyncBegins { node, .. } => self.sync_begins(at, node),
             Happening::SyncEnds { node, sync, upto, .. } => self.sync_ends(at, node, &sync, upto),
             Happening::FetchEnds { node, fetch, reply, .. } => self.fetch_ends(at, node, fetch, reply),
             Happening::Housekeeping { node, .. } => self.housekeeping(at, node),
             Happening::Client { number, attempt } => self.client(at, number, attempt),
             Happening::Definer { number, attempt } => self.definer(at, number, attempt),
+            Happening::ScriptEnds { node, execution, .. } => self.script_ends(at, node, execution),
+            Happening::ScriptLook { node, execution, .. } => self.script_look(at, node, execution),
+            Happening::ByHand { number, attempt } => self.by_hand(at, number, attempt),
             Happening::FaultBegins(number) => self.fault_begins(at, number),
             Happening::FaultEnds(number) => self.fault_ends(at, number),
             Happening::Starts(node) => self.start(at, node),
@@ -333,6 +400,7 @@ impl<'a> World<'a> {
         for node in down.into_iter().filter(|node| self.plan.comes_back(*node)) {
             self.start(at, node);
         }
+        self.no_more_cron(at);
         self.at(at, Happening::Look);
     }
 

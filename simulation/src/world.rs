@@ -4,6 +4,7 @@
 pub mod clock;
 pub(crate) mod definers;
 pub mod disk;
+pub(crate) mod generators;
 pub mod graph;
 pub mod network;
 pub mod oracle;

@@ -7,6 +7,8 @@ use node::edges::store::Store;
 use node::edges::swarm::identity::Identity;
 use proto::record::UrlRecord;
 use serde_json::Value;
+use simulation::world::server::Server;
+use simulation::world::web::{Web, WebPlan};
 use toml::Table;
 
 use crate::network::{Network, address};
@@ -17,6 +19,12 @@ use crate::{eventually, found, wait_until};
 const PORT: u16 = 7_070;
 /// The cluster's name.
 const NAME: &str = "test";
+
+/// A web to be crawled by clusters: hosts that answer after 3 ms, and link to each other.
+pub fn web(hosts: u32, pages: u32) -> Server {
+    let plan = WebPlan { delay_ms: 3, ..WebPlan::bench(17, hosts, pages) };
+    Server::start(Web::new(plan)).expect("loopback addresses can be listened at")
+}
 
 /// A cluster. Dropping it ends its nodes.
 pub struct Cluster {
@@ -33,7 +41,8 @@ impl Cluster {
     pub fn local(work: &Path, count: usize, settings: &str) -> Cluster {
         let mut cluster = Cluster::new(None, work, settings);
         let shared = work.join("shared.toml");
-        std::fs::write(&shared, settings).expect("the temporary folder can be written");
+        let section = if settings.contains("[cluster]\n") { "" } else { "[cluster]\nid = \"test\"\n" };
+        std::fs::write(&shared, format!("{section}{settings}")).expect("the temporary folder can be written");
         let config = shared.to_str().expect("temporary folders have plain names");
         let arguments =
             ["cluster", "local", "--nodes", &count.to_string(), "--data", cluster.folder(), "--config", config];

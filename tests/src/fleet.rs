@@ -121,6 +121,16 @@ impl Fleet {
         run(&[&["ctl", "--data", self.folder()], arguments].concat())
     }
 
+    /// Runs `ctl` with these arguments, and asks this node.
+    pub fn ctl_through(&self, node: usize, arguments: &[&str]) -> Ended {
+        let access = std::fs::read_to_string(self.folder.join("ctl.toml")).expect("`cluster local` wrote it");
+        let access: toml::Table = access.parse().expect("it is TOML");
+        let [operator, swarm_key] = ["operator.key", "swarm.key"].map(|file| format!("{}/{file}", self.folder()));
+        let (cluster, address) = (access["cluster"].as_str().unwrap(), access["nodes"][node].as_str().unwrap());
+        let access = ["--node", address, "--cluster", cluster, "--identity", &operator, "--swarm-key", &swarm_key];
+        run(&[&["ctl"], &access[..], arguments].concat())
+    }
+
     /// What `ctl --json` says; nothing while nobody answers.
     pub fn ask(&self, arguments: &[&str]) -> Value {
         let ended = self.ctl(&[&["--json"], arguments].concat());

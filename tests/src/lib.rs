@@ -1,19 +1,24 @@
 //! What the tests of the whole program share. Reading order: [`program`] runs `orbweaver` as a user would, [`found`] reads
 //! what it left in its data folder, [`judge`] holds the access log of a server against the rules, [`raw`] is a server for
 //! answers that the synthetic web does not give, [`inside`] runs a node within the test, [`cluster`] runs several as processes,
-//! [`network`] carries what they say and loses it when told to.
+//! [`network`] carries what they say and loses it when told to, [`sites`] asks for operations on sites.
 //!
 //! The program is not built by the tests: `cargo build --workspace` comes first (`make test` sees to it).
 
+pub mod browser;
 pub mod cluster;
 pub mod fleet;
 pub mod found;
+pub mod frontier_api;
 pub mod inside;
 pub mod judge;
 pub mod namespace;
 pub mod network;
 pub mod program;
+pub mod python;
 pub mod raw;
+pub mod sites;
+pub mod spider;
 pub mod tun;
 
 use std::time::{Duration, Instant};

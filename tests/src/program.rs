@@ -115,6 +115,25 @@ pub fn run(arguments: &[&str]) -> Ended {
     Running::start(arguments, work.path(), "run").wait()
 }
 
+/// Runs the program with this on its standard input.
+pub fn run_with_input(arguments: &[&str], input: &str) -> Ended {
+    let mut child = Command::new(orbweaver())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // A program that refuses its arguments may not wait for its input.
+    let mut stdin = child.stdin.take().expect("it has a standard input");
+    let input = input.to_owned();
+    let writing = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let ended = child.wait_with_output().expect("the program ends");
+    writing.join().expect("writing does not panic");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ended { code: ended.status.code(), stdout: text(ended.stdout), stderr: text(ended.stderr) }
+}
+
 /// Asks the door of a node for `path`; returns head and body.
 pub fn get(address: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).expect("the door is open");
@@ -139,16 +158,26 @@ impl Running {
         Running::start_with(arguments, work, name, None)
     }
 
+    /// Starts another program, which becomes ours.
+    pub fn start_command(command: Command, work: &Path, name: &str) -> Running {
+        Running::spawn(command, work, name, None)
+    }
+
     fn start_with(
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
         work: &Path,
         name: &str,
         elsewhere: Option<Stdio>,
     ) -> Running {
+        let mut command = Command::new(orbweaver());
+        command.args(arguments);
+        Running::spawn(command, work, name, elsewhere)
+    }
+
+    fn spawn(mut command: Command, work: &Path, name: &str, elsewhere: Option<Stdio>) -> Running {
         let (stdout, stderr) = (work.join(format!("{name}.out")), work.join(format!("{name}.err")));
         let create = |path: &Path| File::create(path).expect("the temporary folder can be written");
-        let child = Command::new(orbweaver())
-            .args(arguments)
+        let child = command
             .env_remove("ORBWEAVER_LOG")
             .stdin(Stdio::null())
             .stdout(elsewhere.unwrap_or_else(|| create(&stdout).into()))

@@ -49,6 +49,11 @@ impl Reply {
         Reply { body: text.into(), ..Reply::status(200).header("Content-Type", "text/plain") }
     }
 
+    /// A file of this type.
+    pub fn file(content_type: &str, body: impl Into<String>) -> Reply {
+        Reply { body: body.into(), ..Reply::status(200).header("Content-Type", content_type) }
+    }
+
     /// A redirect.
     pub fn redirect(to: impl Into<String>) -> Reply {
         Reply::status(302).header("Location", to)
@@ -83,6 +88,7 @@ struct Shared {
 struct Log {
     entries: Vec<Access>,
     counts: BTreeMap<(String, String), usize>,
+    heads: BTreeMap<String, String>,
 }
 
 impl RawServer {
@@ -123,6 +129,11 @@ impl RawServer {
         self.shared.log.lock().expect("no panic while locked").entries.clone()
     }
 
+    /// The last request for a path, as it came in.
+    pub fn head_of(&self, path: &str) -> Option<String> {
+        self.shared.log.lock().expect("no panic while locked").heads.get(path).cloned()
+    }
+
     /// The paths that were requested, in order of arrival, robots.txt left out.
     pub fn pages(&self) -> Vec<String> {
         let log = self.access_log().into_iter();
@@ -151,6 +162,7 @@ impl Shared {
             let Some(path) = lines.first().and_then(|line| line.split(' ').nth(1)).map(str::to_owned) else {
                 return Ok(());
             };
+            self.log.lock().expect("no panic while locked").heads.insert(path.clone(), lines.join("\r\n") + "\r\n");
             let header = |name: &str| {
                 let mut values = lines[1..].iter().filter_map(|line| line.split_once(':'));
                 values.find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim().to_owned())

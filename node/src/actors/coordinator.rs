@@ -15,8 +15,10 @@ use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, SpawnHandle};
 use proto::batch::{Discovered, Pick, UrlBatch};
+use proto::cluster::contents::ContentRules;
 use proto::cluster::coordinator::{ClusterRules, Coordinator as Core, Effect, Input, Sight};
-use proto::cluster::message::Errand;
+use proto::cluster::copy::RecordCopy;
+use proto::cluster::message::{Errand, Stage};
 use proto::cluster::propagate::RunId;
 use proto::cluster::registry::Definition;
 use proto::cluster::repair::Changed;
@@ -43,6 +45,7 @@ use crate::edges::contents::Line;
 use crate::edges::disk::{DiskError, Job, ReplicaJob, Reply};
 use crate::edges::network::Network;
 use crate::edges::store::{Admitted, Begun, Merged};
+use crate::edges::web::HeadersOf;
 use crate::messages::{
     AmendRecords, ClusterView, CompareNow, DiskRequest, ForgetNode, FrontierUp, GetClusterView, GetDigests, Heard,
     KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received, Restart, RunBatch, SlotDigests, SubmitUrls, Told,
@@ -78,10 +81,12 @@ pub struct Cluster {
     pub watch: Arc<dyn Fn(Sight) + Send + Sync>,
     /// Rings that were built, shared by who builds the same ones.
     pub rings: Rings,
-    /// The way by which pages reach a second node; `None` if they stay where they were fetched.
-    pub contents: Option<Arc<dyn Line>>,
+    /// The way by which pages reach a second node, and what copies go by; `None` if they stay where they were fetched.
+    pub contents: Option<(Arc<dyn Line>, ContentRules)>,
     /// Hears of every definition that comes into force, and of all of them when a life begins.
     pub defined: Defined,
+    /// Headers of single URLs.
+    pub headers: HeadersOf,
     /// What chance is drawn from, together with the number of the life.
     pub seed: u64,
 }
@@ -118,7 +123,7 @@ enum Client {
     /// This node itself: they are handed in again until they are kept.
     Own { crawl: String, urls: Vec<Discovered> },
     /// A client with a fetcher of its own, whose records are to be kept; and the slots that it was served from.
-    Keeper(oneshot::Sender<Result<bool, NotSubmitted>>, SlotSet),
+    Keeper(oneshot::Sender<Result<bool, NotSubmitted>>, SlotSet, BTreeMap<Slot, u64>),
 }
 
 /// The actor.
@@ -130,6 +135,10 @@ pub struct Coordinator {
     /// Counts beginnings, so that the answer to an older one is known for what it is.
     beginning: u64,
     effects: Vec<Effect>,
+    /// What happened and the core has not been told: it hears of everything that is in the mailbox at once.
+    pending: Vec<Input>,
+    /// Entries that the frontier is to hear of after that.
+    admitted: Vec<frontier::Input>,
     /// What the fetcher has, by the number it knows it by, and when it must be over.
     runs: BTreeMap<u64, (RunId, Micros)>,
     next_run: u64,
@@ -155,12 +164,34 @@ type Answer = Pin<Box<dyn Future<Output = ()>>>;
 #[derive(Message)]
 #[rtype(result = "()")]
 enum Own {
-    Begun { beginning: u64, begun: Begun },
-    BeginAgain { beginning: u64, least: Option<u32> },
-    Stored { life: u32, op: u64, merged: Option<Merged> },
-    Happened { life: u32, input: Input },
-    Again { life: u32, crawl: String, urls: Vec<Discovered> },
-    Counted { life: u32, counts: BTreeMap<String, CrawlCounts> },
+    Begun {
+        beginning: u64,
+        begun: Begun,
+    },
+    BeginAgain {
+        beginning: u64,
+        least: Option<u32>,
+    },
+    Stored {
+        life: u32,
+        op: u64,
+        merged: Option<Merged>,
+    },
+    Happened {
+        life: u32,
+        inputs: Vec<Input>,
+    },
+    Again {
+        life: u32,
+        crawl: String,
+        urls: Vec<Discovered>,
+    },
+    Counted {
+        life: u32,
+        counts: BTreeMap<String, CrawlCounts>,
+    },
+    /// The mailbox is empty.
+    Work,
 }
 
 impl Coordinator {
@@ -174,6 +205,8 @@ impl Coordinator {
             life: 0,
             beginning: 0,
             effects: Vec::new(),
+            pending: Vec::new(),
+            admitted: Vec::new(),
             runs: BTreeMap::new(),
             next_run,
             clients: BTreeMap::new(),
@@ -194,6 +227,8 @@ impl Coordinator {
     fn begin(&mut self, least: Option<u32>, ctx: &mut Context<Self>) {
         (self.core, self.life) = (None, 0);
         self.beginning += 1;
+        self.pending.clear();
+        self.admitted.clear();
         self.runs.clear();
         self.clients.clear();
         self.definers.clear();
@@ -231,19 +266,31 @@ impl Coordinator {
         self.life = boot;
         self.parts.new_life.answer(NewLife(boot));
         self.take_early(ctx);
-        self.step([if self.leaving { Input::Leave } else { Input::Tick }], ctx);
+        self.happens([if self.leaving { Input::Leave } else { Input::Tick }], ctx);
         self.measure(ctx);
     }
 
-    fn step(&mut self, inputs: impl IntoIterator<Item = Input>, ctx: &mut Context<Self>) {
+    /// The core is to hear of this, behind what else is in the mailbox.
+    fn happens(&mut self, inputs: impl IntoIterator<Item = Input>, ctx: &mut Context<Self>) {
+        if self.core.is_none() {
+            return;
+        }
+        if self.pending.is_empty() {
+            ctx.notify(Own::Work);
+        }
+        self.pending.extend(inputs);
+    }
+
+    /// Tells the core what happened, and does what it says.
+    fn step(&mut self, ctx: &mut Context<Self>) {
         let Some(core) = &mut self.core else { return };
         let now = self.parts.clock.now().mono;
         let mut effects = std::mem::take(&mut self.effects);
-        for input in inputs {
-            core.step(now, input, &mut effects);
-        }
+        core.step_all(now, self.pending.drain(..), &mut effects);
         self.perform(&mut effects, ctx);
         self.effects = effects;
+        let admitted = std::mem::take(&mut self.admitted);
+        self.tell_frontier(admitted);
         self.set_alarm(ctx);
     }
 
@@ -258,13 +305,13 @@ impl Coordinator {
         }
         let handle = ctx.run_later(self.parts.clock.wait(at - now), |actor, ctx| {
             actor.alarm = None;
-            actor.step([Input::Tick], ctx);
+            actor.step(ctx);
         });
         self.alarm = Some((at, handle));
     }
 
     fn perform(&mut self, effects: &mut Vec<Effect>, ctx: &mut Context<Self>) {
-        let mut told = Vec::new();
+        let (mut told, mut settles) = (Vec::new(), Vec::new());
         for effect in effects.drain(..) {
             match effect {
                 Effect::Send { to, letter } => self.parts.cluster.network.send(to, letter),
@@ -272,19 +319,12 @@ impl Coordinator {
                 Effect::Read { read, slot, ranges, after, limit } => self.ask(
                     ctx,
                     |reply| ReplicaJob::Read { slot, ranges, after, limit, reply },
-                    move |(copies, next)| Input::Read { read, copies, next },
+                    move |(copies, next)| vec![Input::Read { read, copies, next }],
                 ),
                 Effect::DropSlot { slot } => self.drop_slot(slot, ctx),
                 Effect::Admit { admit, crawl, parent, urls } => self.admit(admit, crawl, parent, urls, ctx),
                 Effect::Fetch { run, crawl, errand, until } => self.fetch(run, &crawl, errand, until),
-                Effect::Settle { pick, ending, stage } => {
-                    let (flight, unix_ms) = (pick.flight, self.parts.clock.now().unix_ms);
-                    self.ask(
-                        ctx,
-                        |reply| ReplicaJob::Settle { pick, ending, stage, unix_ms, reply },
-                        move |(copy, page)| Input::Settlement { flight, stage, copy, page },
-                    )
-                }
+                Effect::Settle { pick, ending, stage } => settles.push((pick, ending, stage)),
                 Effect::Frontier(input) => told.push(input),
                 Effect::Acknowledge { ticket } => self.tell_client(ticket, Ok(()), ctx),
                 Effect::Refuse { ticket } => self.tell_client(ticket, Err(NotSubmitted::Busy), ctx),
@@ -302,6 +342,21 @@ impl Coordinator {
             }
         }
         self.tell_frontier(told);
+        self.settle(settles, ctx);
+    }
+
+    /// Asks what becomes of flights, all at once.
+    fn settle(&self, flights: Vec<(Box<Pick>, Ending, Stage)>, ctx: &mut Context<Self>) {
+        if flights.is_empty() {
+            return;
+        }
+        let unix_ms = self.parts.clock.now().unix_ms;
+        let named: Vec<(u64, Stage)> = flights.iter().map(|(pick, _, stage)| (pick.flight, *stage)).collect();
+        let heard = move |settled: Vec<(Option<RecordCopy>, bool)>| {
+            let settlement = |((flight, stage), (copy, page))| Input::Settlement { flight, stage, copy, page };
+            named.into_iter().zip(settled).map(settlement).collect()
+        };
+        self.ask(ctx, |reply| ReplicaJob::Settle { flights, unix_ms, reply }, heard);
     }
 
     fn tell_frontier(&self, inputs: Vec<frontier::Input>) {
@@ -326,12 +381,12 @@ impl Coordinator {
         &self,
         ctx: &mut Context<Self>,
         job: impl FnOnce(Reply<T>) -> ReplicaJob,
-        heard: impl FnOnce(T) -> Input + 'static,
+        heard: impl FnOnce(T) -> Vec<Input> + 'static,
     ) {
         let (answer, me, life, fate) = (self.ask_disk(job), ctx.address(), self.life, self.parts.fate.clone());
         actix_rt::spawn(async move {
             match answer.await {
-                Ok(Ok(value)) => me.do_send(Own::Happened { life, input: heard(value) }), // an answer
+                Ok(Ok(value)) => me.do_send(Own::Happened { life, inputs: heard(value) }), // an answer
                 Ok(Err(error)) => fate.seal(&error),
                 Err(_) => fate.restart(),
             }
@@ -339,7 +394,7 @@ impl Coordinator {
     }
 
     /// Merges records into what is on disk. Whether it worked or not, the core hears of it in the order of its questions.
-    fn store(&self, op: u64, copies: Vec<proto::cluster::copy::RecordCopy>, ctx: &mut Context<Self>) {
+    fn store(&self, op: u64, copies: Vec<RecordCopy>, ctx: &mut Context<Self>) {
         let unix_ms = self.parts.clock.now().unix_ms;
         let answer = self.ask_disk(|reply| ReplicaJob::Merge { copies, unix_ms, reply });
         let (me, life, fate) = (ctx.address(), self.life, self.parts.fate.clone());
@@ -363,7 +418,7 @@ impl Coordinator {
                 Ok(Err(error)) => return fate.seal(&error),
                 Err(_) => return fate.restart(),
             };
-            me.do_send(Own::Happened { life, input });
+            me.do_send(Own::Happened { life, inputs: vec![input] });
         }));
     }
 
@@ -395,7 +450,8 @@ impl Coordinator {
             loop {
                 match answer.await {
                     Ok(Ok(copies)) => {
-                        return me.do_send(Own::Happened { life, input: Input::Admitted { admit, copies } });
+                        let inputs = vec![Input::Admitted { admit, copies }];
+                        return me.do_send(Own::Happened { life, inputs });
                     }
                     Ok(Err(DiskError::Full(_))) if me.connected() => tokio::time::sleep(AGAIN_AFTER).await,
                     Ok(Err(DiskError::Full(_))) => return,
@@ -430,8 +486,10 @@ impl Coordinator {
         let now = self.parts.clock.now().mono;
         self.runs.retain(|_, (_, until)| *until + FORGET_AFTER > now);
         self.show(now);
+        let spoken = self.parts.cluster.network.oldest_spoken();
+        self.happens([Input::Spoken(spoken)], ctx);
         if let Some(load) = (self.parts.cluster.load)() {
-            self.step([Input::Measured(load)], ctx);
+            self.happens([Input::Measured(load)], ctx);
         }
     }
 
@@ -454,7 +512,7 @@ impl Coordinator {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
         self.clients.insert(ticket, client);
-        self.step([Input::Submitted { ticket, crawl, urls }], ctx);
+        self.happens([Input::Submitted { ticket, crawl, urls }], ctx);
     }
 
     fn tell_client(&mut self, ticket: u64, told: Result<(), NotSubmitted>, ctx: &mut Context<Self>) {
@@ -466,7 +524,7 @@ impl Coordinator {
                 ctx.notify_later(Own::Again { life, crawl, urls }, AGAIN_AFTER);
             }
             Some(Client::Own { .. }) => {}
-            Some(Client::Keeper(client, served)) => self.tell_keeper(client, &served, told),
+            Some(Client::Keeper(client, served, tenures)) => self.tell_keeper(client, &served, &tenures, told),
         }
     }
 
@@ -505,15 +563,17 @@ impl Handler<Own> for Coordinator {
             Own::Begun { beginning, begun } if beginning == self.beginning => self.begun(begun, ctx),
             Own::BeginAgain { beginning, least } if beginning == self.beginning => self.begin(least, ctx),
             Own::Stored { life, op, merged } if life == self.life => match merged {
-                None => self.step([Input::StoreFailed { op }], ctx),
+                None => self.happens([Input::StoreFailed { op }], ctx),
                 Some(Merged { changed, admitted }) => {
-                    self.step([Input::Stored { op, changed }], ctx);
-                    self.tell_frontier(admitted.into_iter().map(Admitted::into_input).collect());
+                    self.happens([Input::Stored { op, changed }], ctx);
+                    self.admitted.extend(admitted.into_iter().map(Admitted::into_input));
                 }
             },
-            Own::Happened { life, input } if life == self.life => self.step([input], ctx),
+            Own::Happened { life, inputs } if life == self.life => self.happens(inputs, ctx),
             Own::Again { life, crawl, urls } => self.submit_own(life, crawl, urls, ctx),
             Own::Counted { life, counts } if life == self.life => self.counted(&counts, ctx),
+            Own::Work if self.pending.is_empty() => {} // an alarm was faster
+            Own::Work => self.step(ctx),
             _ => debug!("an answer to a former life"),
         }
     }
@@ -524,7 +584,7 @@ impl Handler<Received> for Coordinator {
 
     fn handle(&mut self, Received(letter): Received, ctx: &mut Self::Context) {
         self.lifeline.handles();
-        self.step([Input::Received(letter)], ctx);
+        self.happens([Input::Received(letter)], ctx);
     }
 }
 
@@ -534,7 +594,7 @@ impl Handler<Heard> for Coordinator {
     fn handle(&mut self, Heard { life, inputs }: Heard, ctx: &mut Self::Context) {
         self.lifeline.handles();
         if life == self.life {
-            self.step(inputs, ctx);
+            self.happens(inputs, ctx);
         }
     }
 }
@@ -554,12 +614,12 @@ impl Handler<KeptPage> for Coordinator {
     fn handle(&mut self, KeptPage(kept): KeptPage, ctx: &mut Self::Context) {
         self.lifeline.handles();
         match &kept.ending {
-            Ending::Answered(_) | Ending::NotModified { .. } => drop(self.parts.metrics.cluster.pages_kept.inc()),
+            ending if ending.is_page() => drop(self.parts.metrics.cluster.pages_kept.inc()),
             Ending::Failed(..) => drop(self.parts.metrics.cluster.failures.inc()),
             _ => {}
         }
         if let Some((run, _)) = self.runs.remove(&kept.flight) {
-            self.step([Input::Fetched { run, ending: kept.ending, links: kept.links }], ctx);
+            self.happens([Input::Fetched { run, ending: kept.ending, links: kept.links }], ctx);
         }
     }
 }
@@ -590,7 +650,7 @@ impl Handler<AmendRecords> for Coordinator {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
         self.clients.insert(ticket, Client::Outside(client));
-        self.step([Input::Amended { ticket, copies }], ctx);
+        self.happens([Input::Amended { ticket, copies }], ctx);
         Box::pin(async { told.await.unwrap_or(Err(NotSubmitted::StartedAnew)) })
     }
 }
@@ -624,7 +684,7 @@ impl Handler<Leave> for Coordinator {
     fn handle(&mut self, _: Leave, ctx: &mut Self::Context) {
         self.lifeline.handles();
         self.leaving = true;
-        self.step([Input::Leave], ctx);
+        self.happens([Input::Leave], ctx);
     }
 }
 
@@ -640,6 +700,7 @@ impl Handler<GetClusterView> for Coordinator {
             life: self.life,
             members: core.view().clone(),
             alive: core.alive().iter().copied().collect(),
+            size: core.size(),
             owned: slots.iter().filter(|slot| core.ring().owner(*slot) == Some(me)).count(),
             held: slots.iter().filter(|slot| core.holds(now, *slot)).collect(),
             load: core.load(),
@@ -666,7 +727,7 @@ impl Handler<ForgetNode> for Coordinator {
             return Err("no such node is known here".to_owned());
         }
         warn!(forgotten = node.0, "an operator says that a node is gone for ever");
-        self.step([Input::Forget { node }], ctx);
+        self.happens([Input::Forget { node }], ctx);
         Ok(())
     }
 }
@@ -676,7 +737,7 @@ impl Handler<CompareNow> for Coordinator {
 
     fn handle(&mut self, CompareNow(slots): CompareNow, ctx: &mut Self::Context) {
         self.lifeline.handles();
-        self.step([Input::Compare { slots }], ctx);
+        self.happens([Input::Compare { slots }], ctx);
     }
 }
 

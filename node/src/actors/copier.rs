@@ -1,5 +1,5 @@
 //! Copier: has every page kept on a second node. The shell of the core of contents.
-//! In: [`KeptPage`] from storage. Out: [`KeptPage`] to the coordinator, when the page has its second copy or need not wait for it.
+//! In: [`KeptPage`] from storage. Out: [`KeptPage`] to the coordinator, when the page has its second copy, or never if it does not get one.
 //! Owns: the core's state, which follows from the disk, and pages that wait. If it dies, those are lost; their flights lapse and they are
 //! fetched again.
 
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
 use proto::cluster::contents::{ContentKey, ContentRules, Contents, Effect, Holding, Input};
+use proto::cluster::coordinator::Sight;
 use proto::cluster::ring::Rings;
 use proto::id::NodeId;
 use tokio::time::Duration;
@@ -48,6 +49,10 @@ pub struct CopierParts {
     pub metrics: Metrics,
     /// Where the node learns that it cannot go on.
     pub fate: Fate,
+    /// Times and bounds.
+    pub rules: ContentRules,
+    /// Hears what was decided.
+    pub watch: Arc<dyn Fn(Sight) + Send + Sync>,
     /// Room in the mailbox.
     pub mailbox_max: usize,
 }
@@ -59,6 +64,8 @@ pub struct Copier {
     core: Option<Contents>,
     folder: u64,
     pages: BTreeMap<u64, Kept>,
+    /// Those of them that came before the core was there.
+    early: Vec<(u64, ContentKey, u32)>,
     next_ticket: u64,
     /// How far a disk that was trusted with copies has been taken for lost.
     taking_back: Option<(Holding, Vec<u8>)>,
@@ -79,8 +86,8 @@ enum Own {
 impl Copier {
     /// A copier that knows nothing yet.
     pub fn new(parts: CopierParts, lifeline: Lifeline) -> Copier {
-        let (pages, taking_back) = (BTreeMap::new(), None);
-        Copier { parts, core: None, folder: 0, pages, next_ticket: 0, taking_back, lifeline }
+        let (pages, early, taking_back) = (BTreeMap::new(), Vec::new(), None);
+        Copier { parts, core: None, folder: 0, pages, early, next_ticket: 0, taking_back, lifeline }
     }
 
     fn look(&mut self, ctx: &mut Context<Self>) {
@@ -97,16 +104,19 @@ impl Copier {
     fn looked(&mut self, view: &ClusterView, stand: Stand, ctx: &mut Context<Self>) {
         self.folder = stand.folder;
         if self.core.is_none() {
-            self.core = Some(Contents::new(self.parts.me, ContentRules::default(), stand.standing.clone()));
+            self.core = Some(Contents::new(self.parts.me, self.parts.rules, stand.standing.clone()));
         }
         self.step(Input::Standing(stand.standing), ctx);
+        for (ticket, key, bytes) in std::mem::take(&mut self.early) {
+            self.step(Input::Kept { ticket, key, bytes }, ctx);
+        }
         if view.life == 0 {
             return; // the coordinator has not begun
         }
         let ring = self.parts.rings.get(&view.members);
         let members: BTreeSet<NodeId> = view.members.keys().copied().collect();
         let alive: BTreeSet<NodeId> = view.alive.iter().copied().collect();
-        self.step(Input::View { ring, members, alive }, ctx);
+        self.step(Input::View { ring, members, alive, size: view.size }, ctx);
     }
 
     fn step(&mut self, input: Input, ctx: &mut Context<Self>) {
@@ -121,12 +131,19 @@ impl Copier {
     fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         let (disk, me) = (self.parts.disk.clone(), ctx.address());
         match effect {
-            Effect::Release { ticket, copied } => {
-                if !copied {
-                    self.parts.metrics.cluster.contents_late.inc();
-                }
+            Effect::Release { ticket } => {
                 if let Some(kept) = self.pages.remove(&ticket) {
+                    if let Some((key, _)) = &kept.lacks {
+                        (self.parts.watch)(Sight::PageKept { url: key.url.id(), round: key.round });
+                    }
                     self.parts.coordinator.answer(KeptPage(kept));
+                }
+            }
+            Effect::Lapse { ticket } => {
+                self.parts.metrics.cluster.contents_late.inc();
+                (self.parts.watch)(Sight::Sometimes("page_lapsed"));
+                if let Some(kept) = self.pages.remove(&ticket) {
+                    debug!(flight = kept.flight, "a page has no second copy in time; it is fetched again");
                 }
             }
             Effect::List { after, limit } => self.work(async move {
@@ -156,6 +173,7 @@ impl Copier {
                 Ok(())
             }),
             Effect::TakeBack { holding } => {
+                (self.parts.watch)(Sight::Sometimes("pages_taken_back"));
                 let after = self.taking_back.take().filter(|(of, _)| *of == holding).map(|(_, after)| after);
                 if after.is_none() {
                     warn!(node = holding.node.0, "copies of pages are lost with a node; they are made anew");
@@ -192,6 +210,9 @@ impl Copier {
             debug!(to = to.0, failure, "pages were not copied; another node gets them, or this one later");
         }
         self.parts.metrics.cluster.contents_copied.inc_by(copied.len() as u64);
+        if !copied.is_empty() {
+            (self.parts.watch)(Sight::Sometimes("pages_copied"));
+        }
         self.step(Input::Pushed { to, folder, copied, unreadable, whole: failure.is_none() }, ctx);
     }
 }
@@ -212,12 +233,15 @@ impl Handler<KeptPage> for Copier {
 
     fn handle(&mut self, KeptPage(kept): KeptPage, ctx: &mut Self::Context) {
         self.lifeline.handles();
-        let (Some((key, bytes)), true) = (kept.lacks.clone(), self.core.is_some()) else {
+        let Some((key, bytes)) = kept.lacks.clone() else {
             return self.parts.coordinator.answer(KeptPage(kept));
         };
         self.next_ticket += 1;
         let ticket = self.next_ticket;
         self.pages.insert(ticket, kept);
+        if self.core.is_none() {
+            return self.early.push((ticket, key, bytes)); // as many as are being fetched in the first second
+        }
         self.step(Input::Kept { ticket, key, bytes }, ctx);
     }
 }

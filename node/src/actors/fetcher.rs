@@ -3,6 +3,8 @@
 //! as soon as the last byte is in, [`FetchedPage`] to the parser, failures as [`StorePage`] to storage. Owns: nothing; the web is shared.
 //! If it dies, running fetches go on and report; batches in its mailbox are lost and their flights lapse.
 
+pub mod proxies;
+
 use std::sync::Arc;
 
 use actix::{Actor, Context, Handler};
@@ -13,14 +15,16 @@ use proto::crawl::politeness::Micros;
 use proto::crawl::retry::{Failure, HostVerdict, RetryRules, verdict};
 use proto::crawl::robots::ROBOTS_BYTES_MAX;
 use proto::url::CanonicalUrl;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 use tracing::debug;
 
+use self::proxies::{ProxyFaults, Way};
 use super::can_end;
+use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::disk::Landing;
-use crate::edges::http::{FetchOrder, Fetched, RetryAfter};
-use crate::edges::web::Web;
+use crate::edges::http::{FetchError, FetchOrder, Fetched, RetryAfter};
+use crate::edges::web::{HeadersOf, Web};
 use crate::messages::{FetchEnded, FetchedPage, RobotsFetched, RunBatch, RunRobots, StorePage};
 use crate::metrics::Metrics;
 use crate::supervisor::{Lifeline, Link};
@@ -44,8 +48,14 @@ pub struct FetcherParts {
     pub clock: Clock,
     /// What failures mean.
     pub retry: RetryRules,
+    /// Whose rules a page goes by.
+    pub book: CrawlBook,
+    /// Proxies that failed.
+    pub proxies: ProxyFaults,
     /// Counters.
     pub metrics: Metrics,
+    /// Headers of single URLs; none for a node alone.
+    pub headers: Option<HeadersOf>,
 }
 
 /// The actor.
@@ -85,11 +95,11 @@ impl Handler<RunBatch> for Fetcher {
 impl Handler<RunRobots> for Fetcher {
     type Result = ();
 
-    fn handle(&mut self, RunRobots { flight, url, deadline }: RunRobots, _ctx: &mut Self::Context) {
+    fn handle(&mut self, RunRobots { flight, crawl, url, deadline }: RunRobots, _ctx: &mut Self::Context) {
         self.lifeline.handles();
         let parts = Arc::clone(&self.parts);
         tokio::spawn(async move {
-            let answer = parts.fetch_robots(url, deadline).await;
+            let answer = parts.fetch_robots(&crawl, url, deadline).await;
             parts.robots.answer(RobotsFetched { flight, answer });
         });
     }
@@ -104,18 +114,72 @@ impl FetcherParts {
             order.if_none_match.clone_from(&validators.etag);
             order.if_modified_since.clone_from(&validators.last_modified);
         }
-        order.deadline = Some(self.moment(deadline));
+        let crawl = pick.queue.crawl();
+        let end = self.moment(deadline);
+        let asked = self.headers.as_ref().and_then(|headers| headers(crawl, pick.entry.url.as_str()));
+        if let Some(asked) = asked {
+            match tokio::time::timeout_at(end, asked).await {
+                Ok(Ok(headers)) => order.headers = headers,
+                // Without what belongs to it, it would be another request: it is tried again.
+                Ok(Err(error)) => {
+                    debug!(url = pick.entry.url.as_str(), error, "what is sent along cannot be had");
+                    return self.failed(pick, Failure::Lost);
+                }
+                Err(_) => return self.failed(pick, Failure::Lost),
+            }
+        }
+        let crawls = self.book.now();
+        let (timeout_ms, page_bytes_max) = crawls.fetch_limits(crawl);
+        order.deadline =
+            Some(timeout_ms.map_or(end, |timeout| end.min(Instant::now() + Duration::from_millis(timeout))));
+        order.page_bytes_max = page_bytes_max;
         self.metrics.fetches.inc();
         self.metrics.fetching.inc();
-        let fetched = self.web.fetch(&order).await;
+        let fetched = self.ask(crawl, &mut order).await;
         self.metrics.fetching.dec();
         match fetched {
             Ok(fetched) => self.answered(pick, fetched),
-            Err(error) => {
-                debug!(url = pick.entry.url.as_str(), %error, "fetch failed");
-                self.failed(pick, error.failure());
+            Err(failure) => self.failed(pick, failure),
+        }
+    }
+
+    /// Asks directly, or through the proxies that the site has for the host, one after the other.
+    async fn ask(&self, crawl: &str, order: &mut FetchOrder) -> Result<Fetched, Failure> {
+        let proxies = match self.proxies.way(&self.book.now(), crawl, order.url.host()) {
+            Way::Direct => {
+                let fetched = self.web.fetch(order).await;
+                return fetched.map_err(|error| {
+                    debug!(url = order.url.as_str(), %error, "fetch failed");
+                    error.failure()
+                });
+            }
+            Way::None => return Err(Failure::NoProxy),
+            Way::Through(proxies) => proxies,
+        };
+        for proxy in proxies {
+            order.proxy = Some(proxy.clone());
+            match self.web.fetch(order).await {
+                Ok(fetched) => {
+                    self.proxies.forgive(&proxy);
+                    return Ok(fetched);
+                }
+                // What comes before the first byte is the proxy's doing.
+                Err(
+                    error @ (FetchError::ConnectRefused
+                    | FetchError::ConnectFailed { .. }
+                    | FetchError::Dns(_)
+                    | FetchError::AddressRefused { .. }),
+                ) => {
+                    debug!(url = order.url.as_str(), proxy, %error, "a proxy failed");
+                    self.proxies.blame(&proxy);
+                }
+                Err(error) => {
+                    debug!(url = order.url.as_str(), proxy, %error, "fetch failed");
+                    return Err(error.failure());
+                }
             }
         }
+        Err(Failure::NoProxy)
     }
 
     fn answered(&self, pick: Pick, fetched: Fetched) {
@@ -145,15 +209,12 @@ impl FetcherParts {
         Instant::now() + self.clock.wait(mono.saturating_sub(self.clock.now().mono))
     }
 
-    async fn fetch_robots(&self, url: CanonicalUrl, deadline: Micros) -> RobotsFetch {
+    async fn fetch_robots(&self, crawl: &str, url: CanonicalUrl, deadline: Micros) -> RobotsFetch {
         let deadline = Some(self.moment(deadline));
-        let order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), deadline, ..FetchOrder::new(url) };
+        let mut order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), deadline, ..FetchOrder::new(url) };
         self.metrics.robots_fetches.inc();
-        match self.web.fetch(&order).await {
-            Err(error) => {
-                debug!(url = order.url.as_str(), %error, "robots.txt cannot be had");
-                RobotsFetch::Unavailable(error.failure())
-            }
+        match self.ask(crawl, &mut order).await {
+            Err(failure) => RobotsFetch::Unavailable(failure),
             Ok(fetched) => match fetched.status {
                 200..=299 => RobotsFetch::Body(fetched.body[..fetched.body.len().min(ROBOTS_BYTES_MAX)].to_vec()),
                 300..=399 => match fetched.location() {

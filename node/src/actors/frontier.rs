@@ -258,9 +258,9 @@ impl Frontier {
             match effect {
                 Effect::Fetch(pick) => picks.push(pick),
                 Effect::Refuse(pick, why) => refused.push((pick, why)),
-                Effect::FetchRobots { flight, url } => {
+                Effect::FetchRobots { flight, crawl, url } => {
                     let deadline = self.parts.clock.now().mono + self.parts.rules.fetch_timeout;
-                    if self.parts.fetcher.pass(RunRobots { flight, url, deadline }).is_err() {
+                    if self.parts.fetcher.pass(RunRobots { flight, crawl, url, deadline }).is_err() {
                         self.parts.metrics.dropped.inc();
                     }
                 }

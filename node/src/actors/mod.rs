@@ -38,7 +38,8 @@ macro_rules! can_end {
             type Result = ();
 
             fn handle(&mut self, _: crate::messages::End, ctx: &mut Self::Context) {
-                actix::ActorContext::terminate(ctx);
+                // Not `terminate`: an actor that cancelled a future in the same turn would then be polled for ever.
+                actix::ActorContext::stop(ctx);
             }
         }
 
@@ -52,3 +53,58 @@ macro_rules! can_end {
     };
 }
 pub(crate) use can_end;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use actix::{Actor, AsyncContext, Context, Handler, Message, System};
+
+    use crate::messages::{Crash, End};
+
+    /// Its alarm is put off with every message, as the frontier's is.
+    struct Alarmed(mpsc::Sender<()>);
+
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct PutOff;
+
+    impl Actor for Alarmed {
+        type Context = Context<Self>;
+
+        fn started(&mut self, ctx: &mut Self::Context) {
+            ctx.run_later(Duration::from_secs(3_600), |_, _| {});
+        }
+
+        fn stopped(&mut self, _ctx: &mut Self::Context) {
+            let _ = self.0.send(()); // the test may have given up
+        }
+    }
+
+    impl Handler<PutOff> for Alarmed {
+        type Result = ();
+
+        fn handle(&mut self, _: PutOff, ctx: &mut Self::Context) {
+            let alarm = ctx.run_later(Duration::from_secs(3_600), |_, _| {});
+            ctx.cancel_future(alarm);
+        }
+    }
+
+    can_end!(Alarmed);
+
+    #[test]
+    fn an_actor_that_put_its_alarm_off_in_the_same_turn_ends() {
+        let (ended, end) = mpsc::channel();
+        // A thread of its own: if it spins, nothing on it can notice.
+        std::thread::spawn(|| {
+            System::new().block_on(async move {
+                let actor = Alarmed(ended).start();
+                actor.do_send(PutOff);
+                actor.do_send(End);
+                assert!(actor.send(Crash).await.is_err(), "nobody is there");
+            });
+        });
+        end.recv_timeout(Duration::from_secs(60)).expect("it ends");
+    }
+}

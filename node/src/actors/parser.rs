@@ -1,4 +1,4 @@
-//! Parser: turns fetched pages into text and links.
+//! Parser: turns fetched pages into text and links, into records of the archive, and into what the rules of their sites make of them.
 //! In: [`FetchedPage`] from the fetcher. Out: [`ParsedPage`] to the scorer. Owns: nothing that outlives a page.
 //! If it dies, the pages in its mailbox are lost; their flights lapse and the frontier offers them again.
 
@@ -6,14 +6,20 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use actix::{Actor, Context, Handler};
+use proto::batch::EntryKind;
+use proto::scrape::Processing;
 use proto::url::CanonicalUrl;
 use tracing::trace;
 
 use super::can_end;
-use crate::edges::http::Fetched;
+use crate::crawls::CrawlBook;
+use crate::edges::disk::Captured;
+use crate::edges::http::{Fetched, Truncated};
+use crate::edges::warc::{self, Packer};
 use crate::extract::{ExtractRules, Extracted, PageInput, extract};
 use crate::messages::{FetchedPage, ParsedPage};
 use crate::metrics::Metrics;
+use crate::process::{self, Fresh, Processed};
 use crate::supervisor::{Lifeline, Link};
 
 /// The actor.
@@ -21,6 +27,9 @@ pub struct Parser {
     scorer: Link<ParsedPage>,
     rules: Arc<ExtractRules>,
     product_token: Arc<str>,
+    book: CrawlBook,
+    /// Makes records for the archive; none where there is no archive.
+    packer: Option<Packer>,
     metrics: Metrics,
     mailbox_max: usize,
     lifeline: Lifeline,
@@ -28,15 +37,18 @@ pub struct Parser {
 
 impl Parser {
     /// A parser.
+    #[allow(clippy::too_many_arguments)] // neighbours and settings, each once
     pub fn new(
         scorer: Link<ParsedPage>,
         rules: Arc<ExtractRules>,
         product_token: Arc<str>,
+        book: CrawlBook,
+        packer: Option<Packer>,
         metrics: Metrics,
         mailbox_max: usize,
         lifeline: Lifeline,
     ) -> Parser {
-        Parser { scorer, rules, product_token, metrics, mailbox_max, lifeline }
+        Parser { scorer, rules, product_token, book, packer, metrics, mailbox_max, lifeline }
     }
 }
 
@@ -60,6 +72,52 @@ pub(crate) fn read_page(url: &CanonicalUrl, fetched: &Fetched, product_token: &s
     )
 }
 
+/// Processes an answer by the rules of its site; `None` if it is no page: an error, a redirect, or nothing at all.
+pub(crate) fn process_page(
+    url: &CanonicalUrl,
+    fetched: &Fetched,
+    extracted: &Extracted,
+    rules: &Processing,
+) -> Option<Processed> {
+    if !(200..300).contains(&fetched.status) || fetched.body.is_empty() {
+        return None;
+    }
+    let text = process::text_of(&fetched.body, fetched.content_type(), url.host(), extracted);
+    let date = fetched.header_values("date").next().and_then(|value| std::str::from_utf8(value).ok());
+    let fresh = Fresh {
+        url: url.as_str(),
+        text: text.as_deref(),
+        extracted,
+        last_modified: fetched.last_modified(),
+        date,
+        fetched_at: fetched.started_unix_ms + u64::from(fetched.elapsed_ms),
+    };
+    Some(process::process(rules, &fresh))
+}
+
+/// What of an answer goes into the archive. The heads and the body as transferred are taken out of it.
+pub(crate) fn capture(fetched: &mut Fetched, extracted: &Extracted, depth: u16) -> Captured {
+    Captured {
+        unix_ms: fetched.started_unix_ms,
+        ip: fetched.remote.map(|remote| remote.ip()),
+        not_modified: fetched.status == 304,
+        digest: None,
+        truncated: fetched.truncated.map(|truncated| match truncated {
+            Truncated::Length => warc::Truncated::Length,
+            Truncated::Encoding => warc::Truncated::Unspecified,
+        }),
+        payload_type: (!extracted.media_type.is_empty()).then(|| extracted.media_type.clone()),
+        fetch_ms: fetched.elapsed_ms,
+        request_head: std::mem::take(&mut fetched.request_head),
+        response_head: std::mem::take(&mut fetched.response_head),
+        body: std::mem::take(&mut fetched.wire_body),
+        packed: None,
+        depth,
+        processed: None,
+        hash: None,
+    }
+}
+
 impl Actor for Parser {
     type Context = Context<Self>;
 
@@ -76,11 +134,22 @@ impl Handler<FetchedPage> for Parser {
         self.lifeline.handles();
         let started = Instant::now();
         let extracted = read_page(&page.pick.entry.url, &page.fetched, &self.product_token, &self.rules);
+        let crawls = self.book.now();
+        let processing = crawls.processing(page.pick.queue.crawl());
+        let processed = processing
+            .filter(|_| page.pick.entry.kind == EntryKind::Page)
+            .and_then(|rules| process_page(&page.pick.entry.url, &page.fetched, &extracted, rules))
+            .map(Box::new);
         let parsing = started.elapsed();
         self.metrics.parse_seconds.observe(parsing.as_secs_f64());
         trace!(?page, links = extracted.links.len(), "page parsed");
-        let FetchedPage { pick, fetched } = page;
-        let parsed = ParsedPage { pick, fetched, extracted, parsing_ms: parsing.as_millis() as u32 };
+        let FetchedPage { pick, mut fetched } = page;
+        let mut captured = capture(&mut fetched, &extracted, pick.order.depth);
+        if let (Some(packer), None) = (&mut self.packer, &processed) {
+            captured.pack(pick.entry.url.as_str(), pick.flight, packer);
+        }
+        let parsing_ms = parsing.as_millis() as u32;
+        let parsed = ParsedPage { pick, fetched, extracted, captured, processed, parsing_ms };
         if self.scorer.pass(parsed).is_err() {
             self.metrics.dropped.inc();
         }

@@ -19,9 +19,8 @@ use tracing::info;
 use super::can_end;
 use crate::actors::fetcher::retry_after_ms;
 use crate::crawls::CrawlBook;
-use crate::edges::disk::{Captured, Landing};
-use crate::edges::http::{Fetched, Truncated};
-use crate::edges::warc;
+use crate::edges::disk::Landing;
+use crate::edges::http::Fetched;
 use crate::extract::{Extracted, Link as PageLink, LinkKind};
 use crate::messages::{ParsedPage, StorePage};
 use crate::metrics::Metrics;
@@ -92,7 +91,8 @@ can_end!(Scorer);
 
 /// Decides how a fetch ended and which of its links are followed.
 pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
-    let ParsedPage { pick, fetched, mut extracted, parsing_ms } = page;
+    let ParsedPage { pick, fetched, mut extracted, mut captured, processed, parsing_ms } = page;
+    let processed = processed.map(|processed| *processed);
     let unix_ms = fetched.started_unix_ms + u64::from(fetched.elapsed_ms);
     let digest = digest_of(&fetched, &extracted);
     let mut findings = Box::new(findings(&pick.entry.url, &fetched, &extracted, digest, parsing_ms, unix_ms));
@@ -118,12 +118,30 @@ pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
             Ending::Answered(findings)
         }
         _ => {
-            (links, beyond) = follow(&pick, std::mem::take(&mut extracted.links), rules, filter);
+            let mut found = std::mem::take(&mut extracted.links);
+            if processed.as_ref().is_some_and(|processed| processed.entries_are_results) {
+                found.retain(|link| link.kind != LinkKind::Entry);
+            }
+            (links, beyond) = follow(&pick, found, rules, filter);
             links.truncate(crawls.links_max(pick.queue.crawl()).unwrap_or(usize::MAX));
-            Ending::Answered(findings)
+            match &processed {
+                None => Ending::Answered(findings),
+                Some(processed) => Ending::Processed {
+                    found: findings,
+                    errors: processed.errors,
+                    made: processed.record.is_some(),
+                    failed: processed.failed,
+                },
+            }
         }
     };
-    let captured = Some(capture(fetched, &extracted, digest, pick.order.depth));
+    let is_page = (200..300).contains(&fetched.status) && !fetched.body.is_empty() && fetched.truncated.is_none();
+    captured.digest = is_page.then_some(digest);
+    if let Some(processed) = processed {
+        captured.hash = processed.hash.map(|(hash, delete)| (hash_of(pick.queue.crawl(), &hash), delete));
+        captured.processed = processed.record;
+    }
+    let captured = Some(captured);
     Landing { pick, ending, captured, links, beyond, unix_ms }
 }
 
@@ -242,22 +260,9 @@ fn digest_of(fetched: &Fetched, extracted: &Extracted) -> [u8; 16] {
     full[..16].try_into().expect("sixteen of thirty-two bytes")
 }
 
-fn capture(fetched: Fetched, extracted: &Extracted, digest: [u8; 16], depth: u16) -> Captured {
-    let is_page = (200..300).contains(&fetched.status) && !fetched.body.is_empty() && fetched.truncated.is_none();
-    Captured {
-        unix_ms: fetched.started_unix_ms,
-        ip: fetched.remote.map(|remote| remote.ip()),
-        not_modified: fetched.status == 304,
-        digest: is_page.then_some(digest),
-        truncated: fetched.truncated.map(|truncated| match truncated {
-            Truncated::Length => warc::Truncated::Length,
-            Truncated::Encoding => warc::Truncated::Unspecified,
-        }),
-        payload_type: (!extracted.media_type.is_empty()).then(|| extracted.media_type.clone()),
-        fetch_ms: fetched.elapsed_ms,
-        request_head: fetched.request_head,
-        response_head: fetched.response_head,
-        body: fetched.wire_body,
-        depth,
-    }
+/// What tells a content from others of its site.
+fn hash_of(crawl: &str, hash: &str) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new_derive_key("orbweaver content hash of a site");
+    hasher.update(crawl.as_bytes()).update(&[0]).update(hash.as_bytes());
+    hasher.finalize().as_bytes()[..16].try_into().expect("sixteen of thirty-two bytes")
 }

@@ -24,12 +24,14 @@ use crate::actors::scorer::PRIORITY_DEFAULT;
 use crate::config::score::ScoreBy;
 use crate::config::{Config, ConfigError};
 use crate::doors::http::Door;
+use crate::edges::disk::{Job, Look};
 use crate::edges::store::{State, Store, StoreError};
 use crate::messages::{DiscoveredUrls, Standing};
 use crate::node::{Node, StartError};
 
-/// How often the crawl is looked at.
+/// How often the crawl is looked at, and how often when the last URLs are in flight.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_AT_THE_END_EVERY: Duration = Duration::from_millis(10);
 /// Seeds admitted at once.
 const SEEDS_PER_BATCH: usize = 1_000;
 
@@ -271,14 +273,22 @@ async fn crawl(config: Config, filter: Arc<Filter>, seeds: Vec<CanonicalUrl>, js
         StartError::Store(_) | StartError::Disk(_) => Complaint::data(error),
         StartError::Client(_) => Complaint::usage(error),
     })?;
-    let watched = watch_over(&node, &config, door, &seeds, json, &mut signals).await;
+    let data = config.storage.data.clone();
+    let watched = match watch_over(&node, &config, door, &seeds, json, &mut signals).await {
+        // Asked of the open folder: to open it once more costs as much as everything that was written since its last table.
+        Ok(Watched { ended, elapsed, fetches_before, troubles, said }) => {
+            let read =
+                move |store: &Store| Summary::read(store, &config, &seeds, &filter, ended, elapsed, fetches_before);
+            let summary = node.ask(|reply| Job::Look(Look::new(read, reply))).await;
+            summary.map(|summary| (ended, summary.with_troubles(troubles), said)).map_err(Complaint::data)
+        }
+        Err(complaint) => Err(complaint),
+    };
     // However it ended: threads of the database that outlive the process's end would abort it.
     node.stop().await;
     actix::System::current().stop();
-    let Watched { ended, elapsed, fetches_before, troubles, said } = watched?;
-    let summary = Summary::read(&config, &seeds, &filter, ended, elapsed, fetches_before).map_err(Complaint::data)?;
-    let summary = summary.with_troubles(troubles);
-    let data = &config.storage.data;
+    let (ended, summary, said) = watched?;
+    let data = &data;
     let last = if json { say(&summary.json(data)) } else { say(&summary.text(data).trim_end()) };
     said.and(last).map_err(|error| Complaint::failed(format!("cannot write to standard output: {error}")))?;
     Ok(match ended {
@@ -310,7 +320,7 @@ async fn watch_over(
 ) -> Result<Watched, Complaint> {
     let (health, shown_health) = watch::channel(Ok(()));
     if let Some(door) = door {
-        let bound = door.open(node.metrics().clone(), shown_health);
+        let bound = door.open(node.metrics().clone(), shown_health, axum::Router::new(), None);
         if !json {
             tell::note(&format!("metrics: http://{bound}/metrics"));
         }
@@ -352,7 +362,7 @@ async fn follow(
     health: &watch::Sender<Result<(), String>>,
 ) -> Result<Ended, Complaint> {
     let mut stopping = None;
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    let mut look_after = Duration::ZERO;
     loop {
         tokio::select! {
             biased;
@@ -364,9 +374,13 @@ async fn follow(
                 let _ = health.send_replace(Err(reason.clone()));
                 return Err(Complaint::failed(reason));
             }
-            _ = ticks.tick() => {}
+            () = tokio::time::sleep(look_after) => {}
         }
+        look_after = LOOK_EVERY;
         let Ok(state) = node.state().await else { continue }; // doom says why
+        if state.places.flights > 0 && state.places.ready + state.places.retries == 0 {
+            look_after = LOOK_AT_THE_END_EVERY;
+        }
         let standing = node.standing().await;
         stopping = stopping.or_else(|| limit_reached(&state, standing.as_ref(), config, progress.elapsed()));
         progress.show(&state, standing.as_ref(), &config.crawl, stopping.is_some());

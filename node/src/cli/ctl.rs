@@ -2,12 +2,14 @@
 
 mod admin;
 mod admit;
+mod attribute;
 mod backup;
 mod content;
 mod crawl;
 mod import;
 mod repair;
 mod site;
+pub(super) mod source;
 mod top;
 mod urls;
 
@@ -19,13 +21,14 @@ use libp2p::PeerId;
 use proto::control::{Answer, NodeAnswer, NodeReport, Request, RingRow, Totals, UrlAnswer};
 use proto::id::ClusterId;
 use proto::key::DEFAULT_CRAWL;
+use proto::site::Operation;
 use serde_json::json;
 
 pub(super) use self::crawl::definition;
 use self::urls::UrlWork;
 use super::access::{Access, parse_address};
 use super::progress::say;
-use super::{Complaint, Exit, seeds};
+use super::{Complaint, Exit, dc, seeds};
 use crate::clustered::{seal, unseal};
 use crate::edges::swarm::Swarm;
 use crate::edges::swarm::identity::Identity;
@@ -128,9 +131,31 @@ enum CtlCommand {
     /// Add, show, pause, resume or stop crawls
     #[command(subcommand)]
     Crawl(crawl::CrawlCommand),
+    /// Make, show, change or delete jobs: sources of URIs
+    #[command(subcommand, after_help = source::EXAMPLES)]
+    Job(source::JobCommand),
+    /// Give jobs scripts that make URIs, run them, and show when they run
+    #[command(subcommand, after_help = source::EXAMPLES)]
+    Generator(source::GeneratorCommand),
+    /// Show the tasks of a job, or hand one in
+    #[command(subcommand, after_help = source::EXAMPLES)]
+    Task(source::TaskCommand),
+    /// Show what is written down of a job: runs, refusals, alerts
+    Log(source::LogArguments),
     /// Make, change, show, find, empty or delete sites
     #[command(subcommand)]
     Site(Box<site::SiteCommand>),
+    /// Set, change, delete or show attributes of sites and their URLs
+    #[command(subcommand)]
+    Attribute(attribute::AttributeCommand),
+    /// Give sites proxies, change, show them or take them away
+    #[command(subcommand)]
+    Proxy(attribute::ProxyCommand),
+    /// Crawl and process URLs now, and show what came of them: a batch as JSON
+    Batch {
+        /// File with the batch, - for standard input
+        file: PathBuf,
+    },
     /// Ask over all sites or URLs: SELECT … FROM urls|sites WHERE … GROUP BY … ORDER BY … LIMIT …
     #[command(after_help = urls::QUERY_EXAMPLES)]
     Query {
@@ -177,6 +202,24 @@ enum UrlCommand {
     Cleanup(urls::ChangeArguments),
     /// Read a page from whichever node has it
     Content(content::ContentArguments),
+    /// Hand in a content of a URL of a site: what processing made of it, or what others fetched
+    #[command(after_help = urls::PUT_EXAMPLES)]
+    Put(urls::PutArguments),
+    /// Show what happened to URLs of a site, if it keeps that (its property STATS_LOG_ENABLED)
+    #[command(after_help = urls::HISTORY_EXAMPLES)]
+    History(urls::NamedArguments),
+    /// Show how often what happened to URLs of a site
+    #[command(after_help = urls::HISTORY_EXAMPLES)]
+    Stats(urls::NamedArguments),
+    /// Delete URLs that are too old, some of each site
+    #[command(after_help = urls::UPKEEP_EXAMPLES)]
+    Age(urls::UpkeepArguments),
+    /// Remove what leads to the contents of deleted URLs, some of each site
+    #[command(after_help = urls::UPKEEP_EXAMPLES)]
+    Purge(urls::UpkeepArguments),
+    /// Count the URLs of sites anew
+    #[command(after_help = urls::UPKEEP_EXAMPLES)]
+    Recalculate(urls::UpkeepArguments),
 }
 
 impl UrlCommand {
@@ -189,6 +232,12 @@ impl UrlCommand {
             UrlCommand::Update(arguments) => Some(UrlWork::Update(arguments)),
             UrlCommand::Delete(arguments) => Some(UrlWork::Delete(arguments)),
             UrlCommand::Cleanup(arguments) => Some(UrlWork::Cleanup(arguments)),
+            UrlCommand::Put(arguments) => Some(UrlWork::Put(arguments)),
+            UrlCommand::History(arguments) => Some(UrlWork::History(arguments, Operation::UrlHistory)),
+            UrlCommand::Stats(arguments) => Some(UrlWork::History(arguments, Operation::UrlStats)),
+            UrlCommand::Age(arguments) => Some(UrlWork::Upkeep(arguments, Operation::UrlAge)),
+            UrlCommand::Purge(arguments) => Some(UrlWork::Upkeep(arguments, Operation::UrlPurge)),
+            UrlCommand::Recalculate(arguments) => Some(UrlWork::Upkeep(arguments, Operation::FieldRecalculate)),
         }
     }
 }
@@ -214,7 +263,14 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
             CtlCommand::Url(UrlCommand::Content(arguments)) => {
                 Some(content::content(&connection, arguments, json).await)
             }
+            CtlCommand::Attribute(command) => Some(attribute::attribute(&connection, command, json).await),
+            CtlCommand::Proxy(command) => Some(attribute::proxy(&connection, command, json).await),
             CtlCommand::Site(command) => Some(site::site(&connection, command, json).await),
+            CtlCommand::Job(command) => Some(source::job(&connection, command, json).await),
+            CtlCommand::Generator(command) => Some(source::generator(&connection, command, json).await),
+            CtlCommand::Task(command) => Some(source::task(&connection, command, json).await),
+            CtlCommand::Log(arguments) => Some(source::log(&connection, arguments, json).await),
+            CtlCommand::Batch { file } => Some(dc::batch(&connection, file).await),
             CtlCommand::Query { text } => Some(urls::urls(&connection, UrlWork::Query(text), json).await),
             CtlCommand::Url(command) => match command.work() {
                 Some(work) => Some(urls::urls(&connection, work, json).await),
@@ -298,7 +354,14 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         | CtlCommand::Import(_)
         | CtlCommand::Backup(_)
         | CtlCommand::Site(_)
+        | CtlCommand::Job(_)
+        | CtlCommand::Generator(_)
+        | CtlCommand::Task(_)
+        | CtlCommand::Log(_)
+        | CtlCommand::Attribute(_)
+        | CtlCommand::Proxy(_)
         | CtlCommand::Query { .. }
+        | CtlCommand::Batch { .. }
         | CtlCommand::Url(_) => Vec::new(),
     })
 }
@@ -349,9 +412,12 @@ impl Connection {
 }
 
 /// What really happened, of an error that names every layer it passed through.
-fn innermost(error: &str) -> &str {
+fn innermost(error: &str) -> String {
     let last = error.lines().last().unwrap_or(error).trim_end_matches([')', ']']);
-    last.rsplit(": ").next().unwrap_or(last).trim()
+    let text = last.rsplit(": ").next().unwrap_or(last).trim();
+    // Of the brackets that were cut off some were its own.
+    let open = text.matches('(').count().saturating_sub(text.matches(')').count());
+    format!("{text}{}", ")".repeat(open))
 }
 
 fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Complaint> {

@@ -19,6 +19,9 @@ const EXAMPLES: &str = r#"Examples:
 A request is an object, or a list of objects, whose fields are those of the original. The answer is JSON on standard output.
 Exit codes: 0 done, 1 something of it failed (the answer says what), 2 wrong usage."#;
 
+/// Objects in one request: a longer list is sent in parts.
+const ITEMS_AT_ONCE: usize = 1_000;
+
 /// Arguments of `dc`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -56,11 +59,10 @@ fn parse_operation(text: &str) -> Result<Operation, String> {
 pub(super) fn run(arguments: &DcArguments) -> Result<Exit, Complaint> {
     let body = body(arguments)?;
     let merge = matches!(arguments.merge.as_str(), "1" | "true");
-    let request = Request::Operation { operation: arguments.command, body: body.to_string(), merge };
     let access = arguments.access.understand()?;
     let answer = in_runtime(async {
         let connection = Connection::open(&access).await?;
-        let answer = ask(&connection, &request).await;
+        let answer = ask_all(&connection, arguments.command, body, merge).await;
         connection.close().await;
         answer
     })?;
@@ -82,6 +84,90 @@ pub(super) async fn ask(connection: &Connection, request: &Request) -> Result<Js
         Answer::Refused(why) => Err(Complaint::failed(why)),
         other => Err(Complaint::failed(format!("the node answered {other:?}"))),
     }
+}
+
+/// Asks with a list however long, some at a time; what was answered is put together as if it had been one request.
+async fn ask_all(connection: &Connection, operation: Operation, body: Json, merge: bool) -> Result<Json, Complaint> {
+    let parts = match body {
+        Json::Array(items) if items.len() > ITEMS_AT_ONCE => {
+            items.chunks(ITEMS_AT_ONCE).map(|some| Json::from(some.to_vec())).collect()
+        }
+        one => vec![one],
+    };
+    let mut whole: Option<Json> = None;
+    for (at, part) in parts.into_iter().enumerate() {
+        let request = Request::Operation { operation, body: part.to_string(), merge };
+        let answer = ask(connection, &request).await?;
+        match &mut whole {
+            None => whole = Some(answer),
+            Some(whole) => join(whole, answer, at * ITEMS_AT_ONCE),
+        }
+    }
+    whole.ok_or_else(|| Complaint::failed("nothing was asked"))
+}
+
+/// Puts what was answered to a later part of a list, whose first object is the one at `offset`, behind what was answered before.
+fn join(whole: &mut Json, more: Json, offset: usize) {
+    let Some(entries) = whole["itemsList"].as_array_mut() else { return };
+    let more = match more {
+        Json::Object(mut more) => more.remove("itemsList"),
+        _ => None,
+    };
+    for (entry, more) in entries.iter_mut().zip(more.into_iter().flat_map(|list| match list {
+        Json::Array(list) => list,
+        _ => Vec::new(),
+    })) {
+        join_text(&mut entry["errorMessage"], &more["errorMessage"], 0);
+        if entry["errorCode"] == 0 {
+            entry["errorCode"] = more["errorCode"].clone();
+        }
+        entry["time"] = Json::from(entry["time"].as_u64().unwrap_or(0) + more["time"].as_u64().unwrap_or(0));
+        let (object, more) = (&mut entry["itemObject"], &more["itemObject"]);
+        match (object, more) {
+            (Json::Array(list), Json::Array(more)) => list.extend(more.iter().cloned()),
+            (object @ Json::Object(_), Json::Object(_)) => {
+                join_text(&mut object["errorMessage"], &more["errorMessage"], offset);
+                if object["errorCode"] == 0 {
+                    object["errorCode"] = more["errorCode"].clone();
+                }
+                if let (Json::Array(list), Json::Array(more)) = (&mut object["statuses"], &more["statuses"]) {
+                    list.extend(more.iter().cloned());
+                }
+            }
+            (object, more) => *object = more.clone(),
+        }
+    }
+}
+
+/// Messages of a list begin with the place of their object: `[3] …`.
+fn join_text(text: &mut Json, more: &Json, offset: usize) {
+    let more = more.as_str().filter(|more| !more.is_empty());
+    let Some(more) = more else { return };
+    let moved = |message: &str| {
+        let place = message.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        match place.and_then(|(at, rest)| Some((at.parse::<usize>().ok()?, rest))) {
+            Some((at, rest)) => format!("[{}]{rest}", at + offset),
+            None => message.to_owned(),
+        }
+    };
+    let more =
+        more.split(";[").enumerate().map(|(at, part)| if at == 0 { moved(part) } else { moved(&format!("[{part}")) });
+    let more = more.collect::<Vec<String>>().join(";");
+    let before = text.as_str().unwrap_or_default();
+    *text = Json::from(if before.is_empty() { more } else { format!("{before};{more}") });
+}
+
+/// Has a batch crawled and processed, and shows it.
+pub(super) async fn batch(connection: &Connection, file: &Path) -> Result<Exit, Complaint> {
+    let body = parse(&file.display().to_string(), &read(file)?)?;
+    let request = Request::Operation { operation: Operation::Batch, body: body.to_string(), merge: true };
+    let answer = ask(connection, &request).await?;
+    let object = &answer["itemsList"][0]["itemObject"];
+    if !is_good(&answer) {
+        return Err(Complaint::failed(object["errorMessage"].as_str().unwrap_or("the batch failed")));
+    }
+    say(&format!("{object:#}")).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;
+    Ok(Exit::Done)
 }
 
 /// Whether nothing of an answer says that something failed.
@@ -167,6 +253,24 @@ mod tests {
         assert_eq!(put(0), json!({"a": {"y": [2]}, "b": 2, "c": 3}));
         assert_eq!(put(1), json!({"a": {"x": 1, "y": [2]}, "b": 2, "c": 3}));
         assert_eq!(put(2), json!({"a": {"x": 1, "y": [1, 2]}, "b": 2, "c": 3}));
+    }
+
+    #[test]
+    fn answers_to_parts_of_a_list_are_one_answer() {
+        let part = |code: u64, message: &str, statuses: Json| {
+            json!({"errorCode": 0, "itemsList": [{"errorCode": 0, "errorMessage": "", "time": 2,
+                "itemObject": {"errorCode": code, "errorMessage": message, "statuses": statuses}}]})
+        };
+        let mut whole = part(0, "", json!([0, 0]));
+        join(&mut whole, part(2000, "[1] url: bad;[0] url: worse", json!([1, 1])), 2);
+        join(&mut whole, part(0, "", json!([2])), 4);
+        let object = &whole["itemsList"][0]["itemObject"];
+        assert_eq!(object["statuses"], json!([0, 0, 1, 1, 2]));
+        assert_eq!(
+            (&object["errorCode"], &object["errorMessage"]),
+            (&json!(2000), &json!("[3] url: bad;[2] url: worse"))
+        );
+        assert_eq!(whole["itemsList"][0]["time"], 6);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `orbweaver export`: what a crawl found, as JSON lines, CSV or a list of URLs. Reads also while the crawl runs.
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
@@ -10,12 +12,17 @@ use serde::Serialize;
 
 use super::{Complaint, Exit};
 use crate::edges::store::{Store, Stored};
-use crate::edges::warc::segments;
+use crate::edges::warc::{WarcArchive, processed, segments};
 
 const EXAMPLES: &str = "Examples:
   orbweaver export orbweaver-data --format jsonl > pages.jsonl
   orbweaver export orbweaver-data --format csv --output pages.csv --only fetched
-  orbweaver export orbweaver-data --format urls --only failed";
+  orbweaver export orbweaver-data --format urls --only failed
+  orbweaver export orbweaver-data --format processed --crawl news > articles.jsonl
+  orbweaver export orbweaver-data --format files --output /srv/raw
+  orbweaver export orbweaver-data --tasks out          jobs, tasks and logs of a running node, for mongoimport
+  orbweaver export orbweaver-data --tasks mongodb://127.0.0.1/source --follow 10s
+                                                       straight into a database, again and again (needs the feature mongodb)";
 
 /// Arguments of `export`.
 #[derive(Args)]
@@ -38,6 +45,13 @@ pub(super) struct ExportArguments {
     /// File to write instead of standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Ask the node of this folder for jobs, tasks and logs, and write them into a folder for mongoimport, one file a collection; or into the
+    /// database that mongodb://… names
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "crawl", "with_noindex"])]
+    tasks: Option<PathBuf>,
+    /// With a database: go on, and write what is new or changed this often
+    #[arg(long, value_name = "TIME", requires = "tasks", value_parser = super::units::parse_time)]
+    follow: Option<std::time::Duration>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -48,6 +62,10 @@ enum Format {
     Csv,
     /// One URL a line
     Urls,
+    /// What the rules of sites made of their pages: one JSON object a line
+    Processed,
+    /// Raw contents as files in folders, as the HCE Distributed Crawler keeps them; --output names the folder
+    Files,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -109,12 +127,22 @@ struct Row<'a> {
 
 /// Runs an export.
 pub(super) fn run(arguments: &ExportArguments) -> Result<Exit, Complaint> {
+    if let Some(folder) = &arguments.tasks {
+        return super::tasks::export(&arguments.data, folder, arguments.follow);
+    }
     let store = Store::open_for_reading(&arguments.data).map_err(Complaint::data)?;
     let files: BTreeMap<u32, String> = segments(&arguments.data.join("warc"))
         .unwrap_or_default()
         .into_iter()
         .filter_map(|(number, path)| Some((number, path.file_name()?.to_str()?.to_owned())))
         .collect();
+    if matches!(arguments.format, Format::Files) {
+        let Some(folder) = &arguments.output else {
+            return Err(Complaint::usage("--format files needs --output FOLDER"));
+        };
+        let wanted = store.urls().filter(|stored| stored.as_ref().map_or(true, |stored| is_wanted(stored, arguments)));
+        return files::write(&store, wanted, &arguments.data, folder);
+    }
     let out: Box<dyn Write> = match &arguments.output {
         Some(path) => Box::new(
             std::fs::File::create(path)
@@ -122,7 +150,11 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<Exit, Complaint> {
         ),
         None => Box::new(std::io::stdout().lock()),
     };
-    match write(&store, &files, arguments, out) {
+    let written = match arguments.format {
+        Format::Processed => write_processed(&store, arguments, out),
+        _ => write(&store, &files, arguments, out),
+    };
+    match written {
         Ok(()) => Ok(Exit::Done),
         // Whoever read our output has read enough, as `head` does.
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Done),
@@ -160,6 +192,7 @@ fn write(
     let wanted = store.urls().filter(|stored| stored.as_ref().map_or(true, |stored| is_wanted(stored, arguments)));
     let mut out = BufWriter::new(out);
     match arguments.format {
+        Format::Processed | Format::Files => unreachable!("they go their own ways"),
         Format::Urls => {
             for stored in wanted {
                 writeln!(out, "{}", stored.map_err(Failure::Store)?.record.url)?;
@@ -185,6 +218,32 @@ fn write(
     Ok(())
 }
 
+/// Writes what the rules of sites made of pages, each of the newest version of which they made something.
+fn write_processed(store: &Store, arguments: &ExportArguments, out: Box<dyn Write>) -> Result<(), Failure> {
+    let mut archive = WarcArchive::new(&arguments.data.join("warc"));
+    let mut out = BufWriter::new(out);
+    for stored in store.urls() {
+        let stored = stored.map_err(Failure::Store)?;
+        if !is_wanted(&stored, arguments) || stored.record.findings.as_ref().is_none_or(|found| found.processed == 0) {
+            continue;
+        }
+        for (_, position) in store.versions(&stored.key).map_err(Failure::Store)? {
+            let records = archive.read_capture_at(position).map_err(std::io::Error::other)?;
+            let Some(record) = processed(&records) else { continue };
+            let mut json: serde_json::Value = serde_json::from_slice(record).map_err(std::io::Error::from)?;
+            if let serde_json::Value::Object(fields) = &mut json {
+                fields.insert("site".to_owned(), stored.key.crawl().unwrap_or_default().into());
+                fields.insert("id".to_owned(), stored.key.id().to_string().into());
+            }
+            serde_json::to_writer(&mut out, &json).map_err(std::io::Error::from)?;
+            out.write_all(b"\n")?;
+            break;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
 fn is_wanted(stored: &Stored, arguments: &ExportArguments) -> bool {
     let record = &stored.record;
     let noindex = record.findings.as_ref().is_some_and(|found| found.noindex);
@@ -195,7 +254,7 @@ fn is_wanted(stored: &Stored, arguments: &ExportArguments) -> bool {
         Only::New => record.progress.status == Status::New,
         Only::Aside => record.state == UrlState::Disabled,
     };
-    let kind = kind && record.state != UrlState::Deleted;
+    let kind = kind && !record.state.is_gone();
     let kind = kind && arguments.crawl.as_deref().is_none_or(|crawl| stored.key.crawl() == Some(crawl));
     kind && (arguments.with_noindex || !noindex)
 }
@@ -214,7 +273,7 @@ fn row<'a>(store: &Store, files: &BTreeMap<u32, String>, stored: &'a Stored) -> 
             UrlState::Enabled => "enabled",
             UrlState::Disabled => "set_aside",
             UrlState::Error => "error",
-            UrlState::Deleted => "deleted",
+            UrlState::Deleted | UrlState::Purged => "deleted",
         },
         http_code: found.map(|found| found.http_code).filter(|code| *code != 0),
         error: found.and_then(|found| found.failure).map(|failure| failure.to_string()),

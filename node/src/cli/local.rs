@@ -1,6 +1,7 @@
 //! `orbweaver cluster local`: a whole cluster on this machine, for trying out.
 
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -88,22 +89,22 @@ pub(super) fn run(command: &ClusterCommand) -> Result<Exit, Complaint> {
     }
     say(&format_args!("{} nodes run; try: orbweaver ctl --data {} nodes", nodes.0.len(), arguments.data.display()))
         .map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;
-    let mut stopped = 0;
-    while !stop.is_raised() && stopped < nodes.0.len() {
-        let mut ended = 0;
-        for (number, node) in nodes.0.iter_mut().enumerate() {
-            match node.try_wait() {
-                // It was told to stop, or to leave.
-                Ok(Some(status)) if status.success() => ended += 1,
-                Ok(Some(status)) => {
-                    return Err(Complaint::failed(format!("node {} ended by itself: {status}", number + 1)));
-                }
-                _ => {}
+    let mut ended = vec![false; nodes.0.len()];
+    while !stop.is_raised() && !ended.iter().all(|ended| *ended) {
+        for (number, (node, ended)) in nodes.0.iter_mut().zip(&mut ended).enumerate().filter(|(_, (_, ended))| !**ended)
+        {
+            let Ok(Some(status)) = node.try_wait() else { continue };
+            let name = number + 1;
+            match status.signal() {
+                None if status.success() => eprintln!("node {name} was told to stop, or to leave, and has"),
+                // Somebody tries what a cluster is for.
+                Some(signal) => eprintln!(
+                    "node {name} was killed (signal {signal}); the others go on. It comes back with: orbweaver node --config {}",
+                    configs[number].display()
+                ),
+                None => return Err(Complaint::failed(format!("node {name} ended by itself: {status}"))),
             }
-        }
-        if ended > stopped {
-            stopped = ended;
-            eprintln!("{stopped} of {} nodes were told to stop and have", nodes.0.len());
+            *ended = true;
         }
         std::thread::sleep(LOOK_EVERY);
     }

@@ -1,6 +1,8 @@
 //! The program `orbweaver`: one file per command.
 
 mod access;
+mod batch;
+mod cert;
 mod crawl;
 mod ctl;
 mod dc;
@@ -16,9 +18,11 @@ mod progress;
 mod restore;
 mod runtime;
 mod schedule;
+mod script;
 mod seeds;
 mod signals;
 mod summary;
+mod tasks;
 mod tell;
 mod units;
 
@@ -110,8 +114,17 @@ enum Command {
     Ose(ose::OseCommand),
     /// Carry out an operation of the HCE Distributed Crawler, with its JSON in and out
     Dc(dc::DcArguments),
+    /// Crawl a batch of the HCE Distributed Crawler: JSON in, JSON out, nothing is kept
+    CrawlBatch(batch::CrawlBatchArguments),
+    /// Process a batch of the HCE Distributed Crawler: JSON in, JSON out, nothing is kept
+    ProcessBatch(batch::ProcessBatchArguments),
     /// Make a data folder from a backup
     Restore(restore::RestoreArguments),
+    /// Become a script of a generator; nodes start this
+    #[command(hide = true)]
+    Script(script::ScriptArguments),
+    /// Make a certificate and its key for the doors of a node
+    Cert(cert::CertArguments),
     /// Make identities and the swarm key of a cluster, or show those that are there
     Keygen(keygen::KeygenArguments),
 }
@@ -119,10 +132,14 @@ enum Command {
 /// Runs the program.
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Command::Script(arguments) = &arguments.command {
+        return script::run(arguments);
+    }
     if let Err(complaint) = start_log(&arguments) {
         return complain(&complaint);
     }
     let ended = match arguments.command {
+        Command::Cert(arguments) => cert::run(&arguments),
         Command::Crawl(arguments) => crawl::run(*arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments),
@@ -132,9 +149,12 @@ pub fn run() -> ExitCode {
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Frontier(arguments) => frontier::run(arguments),
         Command::Dc(arguments) => dc::run(&arguments),
+        Command::CrawlBatch(arguments) => batch::crawl(&arguments),
+        Command::ProcessBatch(arguments) => batch::process(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Ose(command) => ose::run(&command),
         Command::Restore(arguments) => restore::run(&arguments),
+        Command::Script(arguments) => return script::run(&arguments),
     };
     match ended {
         Ok(exit) => ExitCode::from(exit as u8),

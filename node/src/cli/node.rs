@@ -15,15 +15,20 @@ use super::progress::say;
 use super::signals::signals;
 use super::{Complaint, Exit};
 use crate::clustered::{ClusterStartError, ClusteredNode};
-use crate::config::Config;
 use crate::config::cluster::{ClusterConfig, PeerConfig};
+use crate::config::{Config, HttpConfig};
 use crate::doors::frontier;
-use crate::doors::http::Door;
+use crate::doors::http::sources::{SourcesPage, chance_from_system};
+use crate::doors::http::spiders::SpidersDoor;
+use crate::doors::http::{Door, sources, spiders, tls};
+use crate::doors::spiders::SpiderDesk;
 use crate::edges::store::StoreError;
 use crate::edges::swarm::identity::Identity;
 use crate::edges::swarm::key::SwarmKey;
 use crate::node::StartError;
 
+/// File in the data folder with the token that the page for sources wants.
+const TOKEN_FILE: &str = "http.token";
 /// The name of a cluster of one.
 const ALONE: &str = "alone";
 
@@ -44,7 +49,7 @@ pub(super) struct NodeArguments {
     /// Folder for everything the node keeps [default: orbweaver-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Serve /metrics and /healthz here, as in 127.0.0.1:8000
+    /// Serve /metrics, /healthz, the page /sources and the door for spiders here, as in 127.0.0.1:8000
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
     /// Serve the URL Frontier API here [default: 127.0.0.1:7071, or a free port if that one is taken]
@@ -128,6 +133,49 @@ async fn serve(config: Config, filter: Arc<Filter>, alone: bool) -> Result<Exit,
     served
 }
 
+/// The secret in a file that only its owner may read; it is made if it is not there.
+fn secret(path: &Path) -> Result<String, String> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    match std::fs::read_to_string(path) {
+        Ok(text) if text.trim().len() >= 16 => return Ok(text.trim().to_owned()),
+        Ok(_) => {
+            return Err(format!(
+                "{}: a token has at least 16 letters; remove the file, and one is made",
+                path.display()
+            ));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let mut chance = [0; 24];
+    chance_from_system(&mut chance).map_err(failed)?;
+    let token: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    writeln!(file, "{token}").map_err(failed)?;
+    Ok(token)
+}
+
+/// Who may come as a spider: everybody on this machine, or, with users, who knows a name and a password. Elsewhere it takes TLS, too.
+fn entry(http: &HttpConfig, address: SocketAddr, tls: bool) -> Result<spiders::Entry, Complaint> {
+    let users = match &http.users_file {
+        None => None,
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+            let users = text.and_then(|text| spiders::read_users(&text));
+            Some(users.map_err(|error| Complaint::usage(format!("http.users_file: {}: {error}", path.display())))?)
+        }
+    };
+    Ok(match users {
+        Some(users) if tls || address.ip().is_loopback() => spiders::Entry::Users(Arc::new(users)),
+        None if address.ip().is_loopback() => spiders::Entry::Open,
+        _ => spiders::Entry::Shut(
+            "others can reach this address: spiders need TLS and users (http.tls_certificate, http.tls_key, http.users_file)",
+        ),
+    })
+}
+
 async fn watch_over(
     clustered: &ClusteredNode,
     config: &Config,
@@ -137,8 +185,31 @@ async fn watch_over(
     let (health, shown_health) = watch::channel(Ok(()));
     if let Some(address) = config.http.listen {
         let metrics = clustered.node().metrics().clone();
-        let bound = Door::listen(address).await.map_err(Complaint::usage)?.open(metrics, shown_health);
-        eprintln!("metrics: http://{bound}/metrics");
+        let token = secret(&config.storage.data.join(TOKEN_FILE)).map_err(Complaint::data)?;
+        let page = SourcesPage { ask: clustered.ask_sources(), token: token.into() };
+        let door = Door::listen(address).await.map_err(Complaint::usage)?;
+        let tls = match (&config.http.tls_certificate, &config.http.tls_key) {
+            (Some(certificate), Some(key)) => Some(
+                tls::server_config(certificate, key).map_err(|error| Complaint::usage(format!("[http]: {error}")))?,
+            ),
+            _ => None,
+        };
+        let mut routes = sources::routes(page);
+        if config.spiders.enabled {
+            let entry = entry(&config.http, door.address(), tls.is_some())?;
+            if let spiders::Entry::Shut(reason) = &entry {
+                tracing::warn!("spiders are not let in: {reason}");
+            }
+            let desk = SpiderDesk::new(clustered.desk().clone());
+            routes = routes.merge(spiders::routes(SpidersDoor { desk, urls: config.url.clone(), entry }));
+        }
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let bound = door.open(metrics, shown_health, routes, tls);
+        eprintln!("metrics: {scheme}://{bound}/metrics");
+        eprintln!("sources: {scheme}://{bound}/sources");
+        if config.spiders.enabled {
+            eprintln!("spiders: {scheme}://{bound}/request");
+        }
     }
     if let Some(door) = frontier::Door::listen(&config.url_frontier).await.map_err(Complaint::usage)? {
         let metrics = clustered.node().metrics().frontier.clone();

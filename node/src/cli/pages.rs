@@ -6,6 +6,8 @@ use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use proto::clients::identity::is_client;
+use proto::clients::spider::page_key;
 use proto::key::{DEFAULT_CRAWL, UrlKey};
 use proto::url::{CanonicalUrl, UrlRules};
 use regex::Regex;
@@ -13,7 +15,7 @@ use serde::Serialize;
 
 use self::rank::RankArguments;
 use super::{Complaint, Exit};
-use crate::edges::store::{PageGraph, Store, StoreError, Stored};
+use crate::edges::store::{PageGraph, Store, StoreError};
 use crate::scoring::{FOLDER, kept_scores};
 
 const EXAMPLES: &str = "Examples:
@@ -23,7 +25,7 @@ const EXAMPLES: &str = "Examples:
   orbweaver pages path https://example.com/deep/page
   orbweaver pages dump info --json > pages.jsonl
 
-The graph is kept by crawls that go by scores: orbweaver crawl --score pagerank, or [score] by in the settings.";
+The graph is kept by crawls that go by scores (orbweaver crawl --score pagerank, or [score] by in the settings), and of what spiders report.";
 
 /// Pages that a path may have: more than any depth a crawl is allowed.
 const PATH_PAGES_MAX: usize = 100_000;
@@ -106,6 +108,43 @@ struct Folder<'a> {
     out: BufWriter<StdoutLock<'static>>,
 }
 
+/// What is known of a page beyond the graph: by its record, or by what spiders reported.
+struct Known {
+    url: String,
+    depth: u32,
+    last_crawl_ms: Option<u64>,
+    crawls: u32,
+    changes: u32,
+    digest: Option<String>,
+}
+
+impl Known {
+    fn of(store: &Store, key: &UrlKey) -> Result<Option<Known>, StoreError> {
+        if is_client(key) {
+            let page = store.spider_page(key)?;
+            return Ok(page.map(|(url, page)| Known {
+                url,
+                depth: page.depth,
+                last_crawl_ms: Some(page.last_crawl_ms).filter(|_| page.crawls > 0),
+                crawls: page.crawls,
+                changes: page.changes,
+                digest: page.content_hash.map(|hash| format!("{hash:016x}")),
+            }));
+        }
+        let Some(stored) = store.url(key)? else { return Ok(None) };
+        let found = stored.record.findings.as_deref();
+        let digest = found.map(|found| found.digest).filter(|digest| *digest != [0; 16]);
+        Ok(Some(Known {
+            depth: stored.record.depth.into(),
+            last_crawl_ms: found.map(|found| found.crawled_at),
+            crawls: found.map_or(0, |found| found.crawled),
+            changes: found.map_or(0, |found| found.changes),
+            digest: digest.map(|digest| digest.iter().map(|byte| format!("{byte:02x}")).collect()),
+            url: stored.record.url,
+        }))
+    }
+}
+
 /// A page in a list.
 #[derive(Serialize)]
 struct Named<'a> {
@@ -124,7 +163,7 @@ struct Info<'a> {
     url: &'a str,
     crawl: &'a str,
     first_linker: Option<u32>,
-    depth: u16,
+    depth: u32,
     first_crawl_ms: Option<u64>,
     last_crawl_ms: Option<u64>,
     crawls: u32,
@@ -175,33 +214,30 @@ impl Folder<'_> {
             )?;
         }
         graph.each_page(|number, key| {
-            let (Some(stored), Some(page)) = (store.url(&key)?, graph.page(&key)?) else { return Ok(()) };
-            let found = stored.record.findings.as_deref();
-            let last = found.map(|found| found.crawled_at).filter(|_| page.first_crawl > 0);
+            let (Some(known), Some(page)) = (Known::of(store, &key)?, graph.page(&key)?) else { return Ok(()) };
+            let Known { url, depth, crawls, changes, digest, .. } = known;
+            let last = known.last_crawl_ms.filter(|_| page.first_crawl > 0);
             let seconds = last.map_or(0.0, |last| last.saturating_sub(page.first_crawl) as f64 / 1_000.0);
-            let changes = found.map_or(0, |found| found.changes);
             let info = Info {
                 number,
                 id: key.id().to_string(),
-                url: &stored.record.url,
+                url: &url,
                 crawl: key.crawl().unwrap_or_default(),
                 first_linker: page.first_linker,
-                depth: stored.record.depth,
+                depth,
                 first_crawl_ms: Some(page.first_crawl).filter(|time| *time > 0),
                 last_crawl_ms: last,
-                crawls: found.map_or(0, |found| found.crawled),
+                crawls,
                 changes,
                 change_rate: (seconds > 0.0).then(|| f64::from(changes + 1) / seconds),
                 score: scores.get(number as usize).copied(),
-                digest: found
-                    .filter(|found| found.digest != [0; 16])
-                    .map(|found| found.digest.iter().map(|byte| format!("{byte:02x}")).collect()),
+                digest,
             };
             if arguments.json {
                 return line(out, &info);
             }
             let score = info.score.map_or_else(|| "-".to_owned(), |score| format!("{score:.6e}"));
-            let Info { id, depth, crawls, url, .. } = &info;
+            let id = &info.id;
             Ok(writeln!(out, "{number:>10}  {id}  {depth:>5} {crawls:>6} {changes:>7}  {score:>12}  {url}")?)
         })
     }
@@ -224,8 +260,8 @@ impl Folder<'_> {
     fn find(&mut self, regex: &str) -> Result<(), Failure> {
         let regex = Regex::new(regex).map_err(|error| Failure::Complaint(Complaint::usage(error)))?;
         let (json, graph) = (self.arguments.json, self.graph.clone());
-        graph.each_page(|number, key| match self.store.url(&key)? {
-            Some(stored) if regex.is_match(&stored.record.url) => show(&mut self.out, json, None, number, &stored),
+        graph.each_page(|number, key| match Known::of(&self.store, &key)? {
+            Some(known) if regex.is_match(&known.url) => show(&mut self.out, json, None, number, &key, &known.url),
             _ => Ok(()),
         })
     }
@@ -261,8 +297,8 @@ impl Folder<'_> {
 
     fn show(&mut self, relation: Option<&str>, number: u32) -> Result<(), Failure> {
         let Some(key) = self.graph.key(number)? else { return Ok(()) };
-        let Some(stored) = self.store.url(&key)? else { return Ok(()) };
-        show(&mut self.out, self.arguments.json, relation, number, &stored)
+        let Some(known) = Known::of(&self.store, &key)? else { return Ok(()) };
+        show(&mut self.out, self.arguments.json, relation, number, &key, &known.url)
     }
 
     /// The page that a person means.
@@ -280,14 +316,25 @@ impl Folder<'_> {
         }
         let url = CanonicalUrl::parse(text, &UrlRules::default())
             .map_err(|_| Failure::Complaint(Complaint::usage(format!("{text} is neither a URL nor an id"))))?;
-        let key = UrlKey::new(&self.arguments.crawl, &url);
-        let page = self.graph.page(&key)?.ok_or_else(unknown)?;
-        Ok((page.number, key))
+        // Pages that spiders crawl are of no crawl of ours.
+        for key in [UrlKey::new(&self.arguments.crawl, &url), page_key(&url)] {
+            if let Some(page) = self.graph.page(&key)? {
+                return Ok((page.number, key));
+            }
+        }
+        Err(unknown())
     }
 }
 
-fn show(out: &mut impl Write, json: bool, relation: Option<&str>, number: u32, stored: &Stored) -> Result<(), Failure> {
-    let (id, url) = (stored.key.id().to_string(), stored.record.url.as_str());
+fn show(
+    out: &mut impl Write,
+    json: bool,
+    relation: Option<&str>,
+    number: u32,
+    key: &UrlKey,
+    url: &str,
+) -> Result<(), Failure> {
+    let id = key.id().to_string();
     if json {
         return line(out, &Named { relation, number, id, url });
     }

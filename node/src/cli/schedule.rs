@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::progress::say;
 use super::{Complaint, Exit};
 use crate::config::score::{ScoreBy, ScoreConfig};
-use crate::edges::store::{Store, StoreOptions};
+use crate::edges::store::{Store, StoreError, StoreOptions};
 use crate::scoring::{FOLDER, compute, place_of};
 
 const EXAMPLES: &str = "Examples:
@@ -29,7 +29,7 @@ pub(super) struct ScheduleArguments {
 
 #[derive(Subcommand)]
 enum ScheduleCommand {
-    /// Write every URL that waits, host by host, in the order in which they are fetched
+    /// Write every URL that waits, host by host, in the order in which they are fetched; then the pages of spiders, domain by domain
     Dump {
         /// One JSON object a line
         #[arg(long)]
@@ -67,6 +67,24 @@ struct Waiting<'a> {
     url: &'a str,
 }
 
+/// A page that waits for a spider, or that one has.
+#[derive(Serialize)]
+struct WaitingPage<'a> {
+    domain: &'a str,
+    level: i16,
+    score: f32,
+    depth: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_before_ms: Option<u64>,
+    url: &'a str,
+}
+
+impl From<StoreError> for Complaint {
+    fn from(error: StoreError) -> Self {
+        Complaint::data(error)
+    }
+}
+
 /// Answers.
 pub(super) fn run(arguments: &ScheduleArguments) -> Result<Exit, Complaint> {
     match arguments.command {
@@ -95,6 +113,16 @@ fn dump(arguments: &ScheduleArguments, json: bool) -> Result<Exit, Complaint> {
                 writeln!(out, "{priority:>5} {depth:>5} {sequence:>12}  {url}").map_err(failed)?;
             }
         }
+        store.each_scheduled(|domain, at_ms, url, page| {
+            if json {
+                let (level, score, depth) = (page.level, page.score, page.depth);
+                let not_before_ms = (at_ms > 0).then_some(at_ms);
+                let row = WaitingPage { domain, level, score, depth, not_before_ms, url };
+                serde_json::to_writer(&mut out, &row).map_err(std::io::Error::from).map_err(failed)?;
+                return out.write_all(b"\n").map_err(failed);
+            }
+            writeln!(out, "{:>5} {:>5} {at_ms:>13}  {url}", page.level, page.depth).map_err(failed)
+        })?;
         out.flush().map_err(failed)
     };
     match write() {

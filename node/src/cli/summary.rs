@@ -66,8 +66,9 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Reads what the summary needs from the data folder.
+    /// Reads what the summary needs from the store.
     pub(super) fn read(
+        store: &Store,
         config: &Config,
         seeds: &[CanonicalUrl],
         filter: &Filter,
@@ -75,8 +76,7 @@ impl Summary {
         elapsed: Duration,
         fetched_before: u64,
     ) -> Result<Summary, StoreError> {
-        let store = Store::open_for_reading(&config.storage.data)?;
-        let seeds = SeedNotes::read(&store, seeds, filter, &config.crawl)?;
+        let seeds = SeedNotes::read(store, seeds, filter, &config.crawl)?;
         let (mut hosts, mut host_count) = (Vec::<HostRow>::new(), 0);
         for row in store.hosts() {
             let row = row?;

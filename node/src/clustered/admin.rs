@@ -196,7 +196,7 @@ impl Shared {
                 vec![
                     ("pages_lacking_a_copy", u64::try_from(cluster.contents_lacking.get()).unwrap_or(0)),
                     ("pages_copied", cluster.contents_copied.get()),
-                    ("pages_acknowledged_early", cluster.contents_late.get()),
+                    ("pages_copied_too_late", cluster.contents_late.get()),
                 ]
             }
             "storage" => match node.state().await {

@@ -83,20 +83,6 @@ impl Shared {
         peer: &str,
         addresses: Vec<String>,
         revoke: bool,
-    ) -> Answer {
-        match self.try_admit(node, swarm, peer, addresses, revoke).await {
-            Ok(answer) => answer,
-            Err(why) => Answer::Refused(why),
-        }
-    }
-
-    async fn try_admit(
-        &self,
-        node: &Node,
-        swarm: &Swarm,
-        peer: &str,
-        addresses: Vec<String>,
-        revoke: bool,
     ) -> Result<Answer, String> {
         let example = "`orbweaver keygen` prints one, like 12D3KooW…";
         let peer: PeerId = peer.parse().map_err(|_| format!("{peer:?} is no peer id; {example}"))?;

@@ -85,10 +85,12 @@ impl Shared {
         let mut found = found.into_iter().filter(|(offer, _)| offer.record_id == record_id);
         let (_, position) = found.next().ok_or("this version is not here")?;
         let dir = self.files.data.join("warc");
-        let reading = tokio::task::spawn_blocking(move || WarcArchive::new(&dir).members_at(position));
-        let members = reading.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        let rest = members.get(from as usize..).ok_or("it is shorter than that")?;
-        let bytes = rest[..rest.len().min(PART_BYTES_MAX)].to_vec();
+        if from > position.length {
+            return Err("it is shorter than that".to_owned());
+        }
+        let reading =
+            tokio::task::spawn_blocking(move || WarcArchive::new(&dir).part_at(position, from, PART_BYTES_MAX));
+        let bytes = reading.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         Ok(ContentAnswer::Part { bytes, total: position.length })
     }
 }

@@ -51,15 +51,21 @@ impl Shared {
         }
         let began = Instant::now();
         let view = node.cluster().await.unwrap_or_default();
-        let counts = node.ask(|reply| Job::Replica(ReplicaJob::CountCrawls(view.held.clone(), reply))).await;
+        let held = super::urls::slots_here(node).await;
+        let counts = node.ask(|reply| Job::Replica(ReplicaJob::CountCrawls(held.clone(), reply))).await;
         let here = CrawlsHere {
             counts: counts.unwrap_or_default().into_iter().collect(),
-            held: view.held.len() as u32,
+            held: held.len() as u32,
             fetching: view.fetching as u32,
         };
         let age = COUNTS_AGE_MIN.max(began.elapsed() * COUNTS_AGE_FACTOR);
         *counted = Some((Instant::now(), age, here.clone()));
         here
+    }
+
+    /// The next count is made anew.
+    pub(super) async fn forget_counts(&self) {
+        *self.counted.0.lock().await = None;
     }
 
     /// What every node says of its slots, by the node's name.

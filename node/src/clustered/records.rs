@@ -6,9 +6,10 @@ use proto::cluster::amend::Amendment;
 use proto::cluster::copy::{Kept, RecordCopy};
 use proto::control::records::{FoundRecord, RECORDS_MAX, RecordsAnswer, RecordsRequest, UrlName};
 use proto::control::{Answer, Request};
-use proto::record::UrlState;
+use proto::query::ROWS_MAX;
 use tokio::time::{Duration, timeout};
 
+use super::upkeep::{deleted_here, recount_here};
 use super::urls::look_here;
 use super::{SUBMIT_PATIENCE, SUBMIT_TRIES, Shared, ask_peer};
 use crate::edges::disk::{Job, ReplicaJob};
@@ -33,6 +34,7 @@ pub(super) struct Known {
 impl Shared {
     /// What this node knows.
     pub(super) async fn records(&self, node: &Node, request: RecordsRequest) -> Answer {
+        let said = |answer: Result<RecordsAnswer, String>| answer.map_or_else(Answer::Refused, Answer::Records);
         match request {
             RecordsRequest::Of { names, .. } if names.len() > RECORDS_MAX => {
                 Answer::Refused(format!("{} records at once, more than {RECORDS_MAX}", names.len()))
@@ -45,6 +47,25 @@ impl Shared {
                 Ok((part, slots)) => Answer::Records(RecordsAnswer::Part { part, slots }),
                 Err(error) => Answer::Refused(error),
             },
+            RecordsRequest::Notes { prefix, after } => {
+                let read = node.ask(|reply| Job::Replica(ReplicaJob::Notes { prefix, after, reply })).await;
+                said(
+                    read.map(|(copies, more)| RecordsAnswer::Notes { copies, more }).map_err(|error| error.to_string()),
+                )
+            }
+            RecordsRequest::History(key) => {
+                let read = node.ask(|reply| Job::Replica(ReplicaJob::History(key, reply))).await;
+                said(read.map(RecordsAnswer::History).map_err(|error| error.to_string()))
+            }
+            RecordsRequest::Deleted { limit, .. } if limit > ROWS_MAX => {
+                Answer::Refused(format!("{limit} URLs at once, more than {ROWS_MAX}"))
+            }
+            RecordsRequest::Deleted { crawl, limit } => said(deleted_here(node, crawl, limit).await),
+            RecordsRequest::Purge(keys) => {
+                let purged = node.ask(|reply| Job::Replica(ReplicaJob::Purge(keys, reply))).await;
+                said(purged.map(RecordsAnswer::Purged).map_err(|error| error.to_string()))
+            }
+            RecordsRequest::Recount { crawl } => said(recount_here(node, crawl).await),
         }
     }
 
@@ -84,15 +105,8 @@ impl Shared {
         });
         let mut answers = vec![records_here(node, crawl.to_owned(), names).await];
         answers.extend(futures_util::future::join_all(others).await);
-        let nodes = answers.len();
-        let (good, bad): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
-        // Of R copies W are written: so R − W may be missing.
-        let missing: Vec<String> = bad.into_iter().filter_map(Result::err).collect();
-        if nodes > 1 && missing.len() > self.replicas.saturating_sub(self.write_quorum) {
-            return Err(format!("too few nodes answer: {}", missing.join("; ")));
-        }
         let mut latest: Vec<Option<FoundRecord>> = vec![None; count];
-        for found in good.into_iter().filter_map(Result::ok) {
+        for found in self.enough(answers)? {
             for (mine, theirs) in latest.iter_mut().zip(found) {
                 *mine = match (mine.take(), theirs) {
                     (Some(a), Some(b)) => Some(a.merge(b)),
@@ -123,8 +137,8 @@ impl Shared {
                 changed.push(None);
                 continue;
             };
-            let deleted = kept.record.state == UrlState::Deleted;
-            if deleted && amendment != Amendment::Renew {
+            let deleted = kept.record.state.is_gone();
+            if deleted && !matches!(amendment, Amendment::Renew | Amendment::Purge) {
                 changed.push(None);
                 continue;
             }
@@ -147,7 +161,7 @@ async fn records_here(node: &Node, crawl: String, names: Vec<UrlName>) -> Result
 }
 
 /// Has records kept, again and again while the node is busy: to write the same twice changes nothing.
-async fn keep(node: &Node, copies: &[RecordCopy]) -> Result<(), String> {
+pub(super) async fn keep(node: &Node, copies: &[RecordCopy]) -> Result<(), String> {
     let writing = async {
         for _ in 0..SUBMIT_TRIES {
             match node.amend(copies.to_vec()).await {

@@ -19,7 +19,7 @@ use proto::id::SLOTS;
 use proto::query::{Collector, Source, Value};
 use proto::site::{
     BadRequest, Criterions, GENERAL_SITE, Operation, Site, SiteCleanup, SiteDefinition, SiteDelete, SiteFind,
-    SiteStatus, SiteUpdate, code, state,
+    SiteProxy, SiteStatus, SiteUpdate, code, state,
 };
 use proto::url::CanonicalUrl;
 use serde_json::{Value as Json, json};
@@ -35,6 +35,8 @@ use crate::node::Node;
 
 /// Objects in one request.
 const ITEMS_MAX: usize = 1_000;
+/// URLs that wait are counted up to this; more are what is known and neither a page nor an error.
+const OPEN_COUNTED: u64 = 10_000;
 /// Sites that SITE_FIND tells of if nothing is said.
 const FIND_DEFAULT: usize = 10;
 
@@ -48,6 +50,10 @@ pub(super) struct Failed {
 impl Failed {
     pub(super) fn new(code: u32, message: impl ToString) -> Failed {
         Failed { code, message: message.to_string() }
+    }
+
+    pub(super) fn code(&self) -> u32 {
+        self.code
     }
 
     pub(super) fn no_site(id: &str) -> Failed {
@@ -124,10 +130,51 @@ impl Shared {
                 Ok(urls) => vec![Item::of(urls)],
                 Err(failed) => refusal(failed),
             },
-            Operation::UrlFetch | Operation::SqlCustom => {
+            Operation::UrlContent
+            | Operation::UrlHistory
+            | Operation::UrlStats
+            | Operation::AttributeFetch
+            | Operation::ProxyStatus
+            | Operation::ProxyFind => {
+                let answered = match operation {
+                    Operation::UrlContent => self.url_content(node, swarm, bodies).await,
+                    Operation::AttributeFetch => self.attribute_fetch(node, swarm, bodies).await,
+                    Operation::ProxyStatus | Operation::ProxyFind => self.proxy_find(node, bodies, operation),
+                    _ => self.url_history(node, swarm, bodies, operation).await,
+                };
+                answered.map_or_else(refusal, |object| vec![Item::of(object)])
+            }
+            Operation::AttributeSet | Operation::AttributeUpdate => {
+                vec![Item::of(self.attribute_set(node, swarm, bodies, operation).await)]
+            }
+            Operation::UrlPut
+            | Operation::AttributeDelete
+            | Operation::ProxyNew
+            | Operation::ProxyUpdate
+            | Operation::ProxyDelete => {
+                let mut outcomes = Vec::new();
+                for body in bodies {
+                    outcomes.push(match operation {
+                        Operation::UrlPut => self.url_put(node, swarm, body).await,
+                        Operation::AttributeDelete => self.attribute_delete(node, swarm, body).await,
+                        _ => self.proxy_change(node, swarm, body, operation).await,
+                    });
+                }
+                vec![Item::of(general(outcomes))]
+            }
+            Operation::UrlFetch
+            | Operation::Batch
+            | Operation::SqlCustom
+            | Operation::UrlAge
+            | Operation::UrlPurge
+            | Operation::FieldRecalculate => {
                 let [body] = <[Json; 1]>::try_from(bodies).unwrap_or([Json::Null]);
                 let answered = match operation {
                     Operation::UrlFetch => self.url_fetch(node, swarm, body).await,
+                    Operation::Batch => self.batch(node, swarm, body).await.map(|batch| (batch, None)),
+                    Operation::UrlAge => self.url_age(node, swarm, body).await,
+                    Operation::UrlPurge => self.url_purge(node, swarm, body).await,
+                    Operation::FieldRecalculate => self.recalculate(node, swarm, body).await,
                     _ => self.query(node, swarm, body).await,
                 };
                 match answered {
@@ -302,6 +349,17 @@ impl Shared {
                 let site = Site { id: known.site.id.clone(), ..Site::default() };
                 Ok(SiteDefinition { site, epoch, deleted: true })
             }
+            Change::Proxies(proxies) => {
+                let site =
+                    Site { proxies: proxies.clone(), u_date: Some(date::format(unix_ms())), ..known.site.clone() };
+                Ok(SiteDefinition { site: site.checked()?, ..known.clone() })
+            }
+            Change::Replace(expected, site) => {
+                if known != &**expected {
+                    return Err(Failed::new(code::NOT_KEPT, NotDefined::Changed));
+                }
+                Ok(SiteDefinition { site: (**site).clone(), ..known.clone() })
+            }
             Change::Cleanup(request) => {
                 let now = Some(date::format(unix_ms()));
                 let emptied = Site {
@@ -340,12 +398,12 @@ impl Shared {
 
     /// Checks what only a node knows: its rules for URLs and the delays that it keeps. Gives the root URLs.
     fn understood(&self, crawls: &Crawls, definition: &SiteDefinition) -> Result<Vec<CanonicalUrl>, Failed> {
-        if definition.site.request_delay > self.delay_max_ms {
-            let what = format!(
-                "{} ms, more than the {} ms that the nodes keep at most",
-                definition.site.request_delay, self.delay_max_ms
-            );
-            return Err(BadRequest::new("requestDelay", what).into());
+        let delay_ms = definition.crawl().delay_ms.unwrap_or(0);
+        if delay_ms > self.delay_max_ms {
+            let what = format!("{delay_ms} ms, more than the {} ms that the nodes keep at most", self.delay_max_ms);
+            let frequency = delay_ms > definition.site.request_delay;
+            let field = if frequency { "properties[HTTP_FREQ_LIMITS]" } else { "requestDelay" };
+            return Err(BadRequest::new(field, what).into());
         }
         let understood = definition.crawl().prepare(crawls.base(), crawls.urls());
         understood.map(|(_, roots)| roots).map_err(|error| {
@@ -359,7 +417,7 @@ impl Shared {
     }
 
     /// Changes a site that is there, and has the change kept; decides anew if somebody else's came between.
-    async fn change_site(&self, node: &Node, swarm: &Arc<Swarm>, id: &str, change: &Change) -> Outcome {
+    pub(super) async fn change_site(&self, node: &Node, swarm: &Arc<Swarm>, id: &str, change: &Change) -> Outcome {
         for _ in 0..TRIES {
             let crawls = node.crawls();
             let known = crawls.site(id).filter(|(known, _)| !known.deleted);
@@ -391,10 +449,13 @@ impl Shared {
 }
 
 /// A change of a site that is there.
-enum Change {
+pub(super) enum Change {
     Update(SiteUpdate),
     Delete,
     Cleanup(SiteCleanup),
+    Proxies(Vec<SiteProxy>),
+    /// To this, if it is still as it was when that was decided.
+    Replace(Arc<SiteDefinition>, Box<Site>),
 }
 
 enum Kept {
@@ -463,7 +524,7 @@ pub(super) fn counted(definition: &SiteDefinition, counts: &BTreeMap<String, Cra
         resources: totals.processed + totals.failed,
         contents: totals.processed,
         collected_urls: totals.known,
-        new_urls: open,
+        new_urls: if open < OPEN_COUNTED { open } else { totals.known - totals.processed - totals.failed },
         errors: totals.failed,
         size: totals.bytes,
         ..definition.site.clone()

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use proto::batch::{Discovered, EntryKind};
 use proto::cluster::amend::Amendment;
+use proto::cluster::slot_set::SlotSet;
 use proto::control::records::{QueryText, RecordsAnswer, RecordsRequest, UrlName};
 use proto::control::{Answer, Request, node_name};
 use proto::crawl::crawls::Crawls;
 use proto::id::SLOTS;
+use proto::key::UrlKey;
 use proto::query::{Collector, Part, Query, Source, Table};
-use proto::record::UrlState;
 use proto::site::{
     BadRequest, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, UrlFetch, UrlNew, UrlOrder, UrlRow, code, json_of,
     md5_hex,
@@ -34,7 +35,10 @@ use crate::node::Node;
 /// How long a node may look through its URLs.
 const QUERY_PATIENCE: Duration = Duration::from_secs(50);
 /// Rows that are read at once: a few milliseconds of the disk thread.
-const SCAN_ROWS: usize = 1_000;
+pub(super) const SCAN_ROWS: usize = 1_000;
+
+/// `delayedType` of what goes at once.
+const NOW: u8 = 1;
 
 /// What URL_NEW says of a URL.
 const INSERTED: u8 = 0;
@@ -134,7 +138,7 @@ impl Shared {
     }
 
     /// Has URLs kept; says of each whether it is new.
-    async fn insert(
+    pub(super) async fn insert(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
@@ -143,8 +147,7 @@ impl Shared {
     ) -> Result<Vec<bool>, String> {
         let names = urls.iter().map(|(_, found)| UrlName::Url(found.url.as_str().to_owned())).collect();
         let known = self.known(node, swarm, crawl, names).await?;
-        let is_new =
-            |known: &Option<Known>| known.as_ref().is_none_or(|known| known.kept.record.state == UrlState::Deleted);
+        let is_new = |known: &Option<Known>| known.as_ref().is_none_or(|known| known.kept.record.state.is_gone());
         let mut seen = BTreeSet::new();
         let fresh: Vec<bool> = known
             .iter()
@@ -341,10 +344,13 @@ impl Shared {
         let Some(criterions) = &order.criterions else {
             let name = order.name(&self.urls)?;
             let there = self.known(node, swarm, &crawl, vec![name.clone()]).await.map_err(kept)?;
-            let there = there.into_iter().flatten().any(|known| known.kept.record.state != UrlState::Deleted);
+            let there = there.into_iter().flatten().any(|known| !known.kept.record.state.is_gone());
             let names = if there { vec![name] } else { Vec::new() };
-            return match self.amend(node, swarm, &crawl, names, amendment).await.map_err(kept)?.first() {
-                Some(Some(_)) => Ok(json!(0)),
+            return match self.amend(node, swarm, &crawl, names.clone(), amendment).await.map_err(kept)?.first() {
+                Some(Some(_)) => {
+                    self.clear_away(node, swarm, &crawl, names, amendment, order.delayed_type).await.map_err(kept)?;
+                    Ok(json!(0))
+                }
                 _ => Err(Failed::new(code::SITE, format!("site {:?} has no such URL", site.site.id))),
             };
         };
@@ -362,8 +368,34 @@ impl Shared {
         }
         let urls = objects(answered.table);
         let names = urls.iter().filter_map(|url| url["url"].as_str()).map(|url| UrlName::Url(url.to_owned())).collect();
-        let changed = self.amend(node, swarm, &crawl, names, amendment).await.map_err(kept)?;
+        let names: Vec<UrlName> = names;
+        let changed = self.amend(node, swarm, &crawl, names.clone(), amendment).await.map_err(kept)?;
+        self.clear_away(node, swarm, &crawl, names, amendment, order.delayed_type).await.map_err(kept)?;
         Ok(json!(changed.iter().filter(|changed| **changed == Some(true)).count()))
+    }
+
+    /// What goes with URLs that were deleted or cleaned: their notes, and their contents if that is asked for now.
+    async fn clear_away(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        crawl: &str,
+        names: Vec<UrlName>,
+        amendment: Amendment,
+        delayed_type: u8,
+    ) -> Result<(), String> {
+        if !matches!(amendment, Amendment::Delete | Amendment::Clean) {
+            return Ok(());
+        }
+        let known = self.known(node, swarm, crawl, names).await?;
+        let keys: Vec<(UrlKey, String)> =
+            known.into_iter().flatten().map(|known| (known.copy.key, known.kept.record.url)).collect();
+        let ids: Vec<String> = keys.iter().map(|(key, _)| key.id().to_string()).collect();
+        self.remove_notes(node, swarm, crawl, &ids).await?;
+        if amendment == Amendment::Delete && delayed_type == NOW {
+            self.purge_urls(node, swarm, crawl, keys).await?;
+        }
+        Ok(())
     }
 }
 
@@ -398,7 +430,7 @@ fn longest_root(crawls: &Crawls, url: &str) -> Option<Arc<SiteDefinition>> {
 }
 
 /// Rows by name.
-fn objects(table: Table) -> Vec<Json> {
+pub(super) fn objects(table: Table) -> Vec<Json> {
     let Table { head, rows } = table;
     let object = |row: Vec<proto::query::Value>| head.iter().cloned().zip(row.into_iter().map(json_of)).collect();
     rows.into_iter().map(|row| Json::Object(object(row))).collect()
@@ -409,6 +441,13 @@ fn rows(table: Table) -> Json {
     json!({"head": head, "rows": objects(table)})
 }
 
+/// The slots that this node answers for: those that it holds. One that is its cluster all by itself answers for all, also before it may fetch.
+pub(super) async fn slots_here(node: &Node) -> SlotSet {
+    let held = node.cluster().await.unwrap_or_default().held;
+    let served = node.client_places().await.map(|places| places.served).unwrap_or_default();
+    if served.len() > held.len() { served } else { held }
+}
+
 /// Looks at the URLs of sites in the slots that this node holds; gives what it found, encoded, and how many slots those are.
 pub(super) async fn look_here(
     node: &Node,
@@ -416,11 +455,11 @@ pub(super) async fn look_here(
     sites: &[(String, String)],
 ) -> Result<(Vec<u8>, u32), String> {
     let query = text.understand().map_err(|error| error.to_string())?;
-    let view = node.cluster().await.unwrap_or_default();
+    let held = slots_here(node).await;
     let mut collector = Collector::new(&query);
     let now = unix_ms();
     for (id, crawl) in sites {
-        let (crawl, slots) = (crawl.clone(), view.held.clone());
+        let (crawl, slots) = (crawl.clone(), held.clone());
         let domains = node.ask(|reply| Job::Replica(ReplicaJob::Domains { crawl, slots, reply })).await;
         let domains: Arc<[Vec<u8>]> = domains.map_err(|error| error.to_string())?.into();
         let mut from = (!domains.is_empty()).then_some((0, None));
@@ -440,5 +479,5 @@ pub(super) async fn look_here(
     }
     let part = collector.part().map_err(|error| error.to_string())?;
     let part = wire::encode(&part).map_err(|error| error.to_string())?;
-    Ok((part, view.held.len() as u32))
+    Ok((part, held.len() as u32))
 }

@@ -46,6 +46,8 @@ pub struct ScoreConfig {
     pub damping: f64,
     /// Whether only links between domains count.
     pub other_domains_only: bool,
+    /// Whether what spiders say a page's content is worth counts, too.
+    pub use_content: bool,
     /// Scores are computed again when this many pages more were crawled,
     pub update_pages: u32,
     /// and these are at least this part of all, in percent;
@@ -62,6 +64,7 @@ impl Default for ScoreConfig {
             by: ScoreBy::None,
             damping: DAMPING,
             other_domains_only: false,
+            use_content: false,
             update_pages: 100,
             update_percent: 1.0,
             update_interval_s: None,

@@ -1,6 +1,11 @@
-//! The HTTP door: `/metrics` for Prometheus, `/healthz` for whoever restarts nodes.
+//! The HTTP door: `/metrics` for Prometheus, `/healthz` for whoever restarts nodes, the pages for people, and the door for spiders.
+
+pub mod sources;
+pub mod spiders;
+pub mod tls;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -8,9 +13,11 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use tokio::net::TcpListener;
+use axum::serve::ListenerExt;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use self::tls::TlsListener;
 use crate::metrics::Metrics;
 
 /// Why the door could not be opened.
@@ -43,18 +50,45 @@ impl Door {
         Ok(Door { listener, bound })
     }
 
-    /// Opens the door; answers where it really listens. It closes when the runtime ends.
-    pub fn open(self, metrics: Metrics, health: watch::Receiver<Result<(), String>>) -> SocketAddr {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.bound
+    }
+
+    /// Opens the door with more routes; answers where it really listens. It closes when the runtime ends.
+    pub fn open(
+        self,
+        metrics: Metrics,
+        health: watch::Receiver<Result<(), String>>,
+        more: Router,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> SocketAddr {
+        let Door { listener, bound } = self;
         let routes = Router::new()
             .route("/metrics", get(show_metrics))
             .route("/healthz", get(show_health))
-            .with_state(Shown { metrics, health });
+            .with_state(Shown { metrics, health })
+            .merge(more);
         tokio::spawn(async move {
-            if let Err(error) = axum::serve(self.listener, routes).await {
+            let closed = match tls {
+                None => axum::serve(listener.tap_io(no_delay), routes).await,
+                Some(config) => {
+                    let listener = TlsListener::new(listener, bound, config);
+                    axum::serve(listener.tap_io(|stream| no_delay(stream.get_mut().0)), routes).await
+                }
+            };
+            if let Err(error) = closed {
                 tracing::error!(%error, "the HTTP door closed");
             }
         });
-        self.bound
+        bound
+    }
+}
+
+/// An answer that leaves in two parts must not wait for the first to be acknowledged.
+fn no_delay(stream: &mut TcpStream) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection whose answers wait for each other");
     }
 }
 

@@ -2,3 +2,4 @@
 
 pub mod frontier;
 pub mod http;
+pub mod spiders;

@@ -3,10 +3,14 @@
 //!
 //! **Back-pressure.** One push to a node is under way at a time; the next offer is made when the last one is on the other's disk. The one that
 //! receives says what it wants when it has room: at most `RECEIVING_MAX` pushes are in its memory at once, each bounded by
-//! what may be offered; whoever comes then waits in its stream's window.
+//! what may be offered; whoever comes then waits in its stream's window. A page of more than `IN_MEMORY_MAX` is read in pieces where it is and goes
+//! into a file without a name where it comes, so that the largest page needs no more memory than others.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufReader, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -21,11 +25,11 @@ use tokio::time::timeout;
 use tracing::{debug, error, warn};
 
 use super::disk::{ContentJob, Disk, DiskError, Job};
-use super::store::{Arriving, Offered};
+use super::store::{Arriving, Members, Offered};
 use super::swarm::Swarm;
 use super::swarm::frame::{self, FrameReader};
 use super::swarm::settings::BulkStream;
-use super::warc::{RecordId, WarcArchive, WarcPosition, parse_members};
+use super::warc::{RecordId, WarcArchive, WarcPosition, check_members};
 
 /// Pushes that are received at once.
 const RECEIVING_MAX: usize = 2;
@@ -33,6 +37,10 @@ const RECEIVING_MAX: usize = 2;
 const SAYING_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a piece of a page.
 const PIECE_BYTES: usize = 64 << 10;
+/// Bytes of a page that is in memory whole.
+const IN_MEMORY_MAX: u32 = 4 << 20;
+/// Bytes of a larger one that are read or written at once.
+const PART_BYTES: usize = 1 << 20;
 /// How long the other may take for its next word: it may have a queue before its disk.
 const WORD_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a piece may take, in either direction.
@@ -64,6 +72,8 @@ struct Talk {
 }
 
 type Failed = String;
+/// Which page cannot be read, and why.
+type Unread = (usize, String);
 
 impl Talk {
     fn new(stream: BulkStream) -> Talk {
@@ -91,6 +101,11 @@ impl Talk {
         }
         let flushed = timeout(PIECE_PATIENCE, self.writer.flush()).await;
         flushed.map_err(|_| "takes nothing".to_owned())?.map_err(|error| error.to_string())
+    }
+
+    async fn send_in_pieces(&mut self, bytes: &[u8]) -> Result<(), Failed> {
+        let pieces: Vec<&[u8]> = bytes.chunks(PIECE_BYTES).collect();
+        self.send(&pieces).await
     }
 
     async fn frame(&mut self, patience: Duration) -> Result<Vec<u8>, Failed> {
@@ -193,19 +208,11 @@ impl LineParts {
         let wanted: Option<Vec<WarcPosition>> =
             places.iter().map(|place| offered.get(usize::from(*place)).map(|(_, _, position)| *position)).collect();
         let wanted = wanted.ok_or("wants what was not offered")?;
-        match self.read(wanted).await? {
-            Ok(pages) => {
-                for members in pages {
-                    let pieces: Vec<&[u8]> = members.chunks(PIECE_BYTES).collect();
-                    talk.send(&pieces).await?;
-                }
-            }
-            Err((n, why)) => {
-                let (key, offer, _) = &offered[usize::from(places[n])];
-                error!(url = %offer.url.id(), %why, "the records of a page cannot be read");
-                pushed.unreadable.push(key.clone());
-                return Err("records cannot be read here".to_owned());
-            }
+        if let Err((n, why)) = self.send_pages(&mut talk, &wanted).await? {
+            let (key, offer, _) = &offered[usize::from(places[n])];
+            error!(url = %offer.url.id(), %why, "the records of a page cannot be read");
+            pushed.unreadable.push(key.clone());
+            return Err("records cannot be read here".to_owned());
         }
         let except = match talk.hear().await? {
             Saying::Kept { except } => except,
@@ -223,12 +230,46 @@ impl LineParts {
         Ok(talk)
     }
 
-    /// Reads the records of pages; the first that cannot be read ends it.
-    async fn read(&self, wanted: Vec<WarcPosition>) -> Result<Result<Vec<Vec<u8>>, (usize, String)>, Failed> {
+    /// Sends the records of pages; the first that cannot be read ends it.
+    async fn send_pages(&self, talk: &mut Talk, wanted: &[WarcPosition]) -> Result<Result<(), Unread>, Failed> {
+        let mut next = 0;
+        while let Some(position) = wanted.get(next).copied() {
+            let small = wanted[next..].iter().take_while(|position| position.length <= IN_MEMORY_MAX).count();
+            if small > 0 {
+                let parts = wanted[next..next + small].iter().map(|position| (*position, 0)).collect();
+                match self.read(parts, IN_MEMORY_MAX as usize).await? {
+                    Ok(pages) => {
+                        for members in pages {
+                            talk.send_in_pieces(&members).await?;
+                        }
+                    }
+                    Err((n, why)) => return Ok(Err((next + n, why))),
+                }
+                next += small;
+                continue;
+            }
+            for from in (0..position.length).step_by(PART_BYTES) {
+                match self.read(vec![(position, from)], PART_BYTES).await? {
+                    Ok(parts) => talk.send_in_pieces(&parts.concat()).await?,
+                    Err((_, why)) => return Ok(Err((next, why))),
+                }
+            }
+            next += 1;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Reads the records of pages, of each `bytes` behind a place; the first that cannot be read ends it.
+    async fn read(
+        &self,
+        wanted: Vec<(WarcPosition, u32)>,
+        bytes: usize,
+    ) -> Result<Result<Vec<Vec<u8>>, Unread>, Failed> {
         let dir = self.archive.clone();
         let reading = tokio::task::spawn_blocking(move || {
             let mut archive = WarcArchive::new(&dir);
-            let one = |(n, position)| archive.members_at(position).map_err(|error| (n, error.to_string()));
+            let one =
+                |(n, (position, from))| archive.part_at(position, from, bytes).map_err(|error| (n, error.to_string()));
             wanted.into_iter().enumerate().map(one).collect()
         });
         reading.await.map_err(|error| error.to_string())
@@ -239,15 +280,15 @@ impl LineParts {
 #[derive(Clone)]
 pub struct Intake {
     room: Arc<Semaphore>,
-}
-
-impl Default for Intake {
-    fn default() -> Self {
-        Intake { room: Arc::new(Semaphore::new(RECEIVING_MAX)) }
-    }
+    dir: PathBuf,
 }
 
 impl Intake {
+    /// Takes them in with `dir` as the place for what does not fit into memory.
+    pub fn new(dir: PathBuf) -> Intake {
+        Intake { room: Arc::new(Semaphore::new(RECEIVING_MAX)), dir }
+    }
+
     /// Serves a stream that a node opened, until it is closed.
     pub async fn serve(&self, disk: &Disk, from: NodeId, stream: BulkStream) {
         let mut talk = Talk::new(stream);
@@ -260,6 +301,32 @@ impl Intake {
             if let Err(error) = self.take(disk, from, &mut talk, &first).await {
                 return warn!(from = from.0, error, "pages of another node were not taken");
             }
+        }
+    }
+
+    /// The records of a page, which come in pieces.
+    async fn page(&self, talk: &mut Talk, length: u32) -> Result<Members, Failed> {
+        let mut file = None;
+        if length > IN_MEMORY_MAX {
+            file = Some(nameless(&self.dir).map_err(|error| format!("cannot keep a page: {error}"))?);
+        }
+        let (mut came, mut bytes) = (0u64, Vec::new());
+        while came < u64::from(length) {
+            let piece = talk.frame(PIECE_PATIENCE).await?;
+            came += piece.len() as u64;
+            bytes.extend_from_slice(&piece);
+            if bytes.len() >= PART_BYTES
+                && let Some(written) = file.take()
+            {
+                file = Some(append(written, std::mem::take(&mut bytes)).await?);
+            }
+        }
+        if came > u64::from(length) {
+            return Err("a page is longer than it was offered".to_owned());
+        }
+        match file {
+            None => Ok(Members::Bytes(bytes)),
+            Some(file) => append(file, bytes).await.map(Members::File),
         }
     }
 
@@ -279,7 +346,7 @@ impl Intake {
             offers.into_iter().map(|offer| Arriving { offer, members: None, position: None }).collect();
         for place in &places {
             let one = &mut arriving[usize::from(*place)];
-            one.members = Some(page(talk, one.offer.bytes as usize).await?);
+            one.members = Some(self.page(talk, one.offer.bytes).await?);
         }
         let (arriving, except) =
             tokio::task::spawn_blocking(move || checked(arriving, &places)).await.map_err(|error| error.to_string())?;
@@ -293,23 +360,36 @@ impl Intake {
     }
 }
 
-/// The records of a page, in pieces.
-async fn page(talk: &mut Talk, length: usize) -> Result<Vec<u8>, Failed> {
-    let mut members = Vec::new();
-    while members.len() < length {
-        members.extend_from_slice(&talk.frame(PIECE_PATIENCE).await?);
-    }
-    if members.len() == length { Ok(members) } else { Err("a page is longer than it was offered".to_owned()) }
+/// A file in `dir` that is gone when it is closed.
+fn nameless(dir: &Path) -> io::Result<File> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("arriving-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = dir.join(name);
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Has bytes written behind what a file has.
+async fn append(mut file: File, bytes: Vec<u8>) -> Result<File, Failed> {
+    let writing = tokio::task::spawn_blocking(move || file.write_all(&bytes).map(|()| file));
+    writing.await.map_err(|error| error.to_string())?.map_err(|error| format!("cannot keep a page: {error}"))
 }
 
 /// Leaves out what is not whole, and says which that is.
 fn checked(arriving: Vec<Arriving>, places: &[u16]) -> (Vec<Arriving>, Vec<u16>) {
     let mut except = Vec::new();
     let is_whole = |one: &Arriving| {
-        let Some(members) = &one.members else { return true };
-        let records = parse_members(members).unwrap_or_default();
-        let id = format!("<{}>", RecordId(one.offer.record_id));
-        records.first().is_some_and(|record| record.header("WARC-Record-ID") == Some(&id))
+        let first = match &one.members {
+            None => return true,
+            Some(Members::Bytes(bytes)) => check_members(bytes.as_slice()).ok(),
+            Some(Members::File(file)) => {
+                let mut file = file;
+                let begins = file.rewind().ok();
+                begins.and_then(|()| check_members(BufReader::with_capacity(PART_BYTES, file)).ok())
+            }
+        };
+        first.flatten() == Some(format!("<{}>", RecordId(one.offer.record_id)))
     };
     let mut kept = Vec::with_capacity(arriving.len());
     for (place, one) in arriving.into_iter().enumerate() {

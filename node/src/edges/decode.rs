@@ -60,6 +60,26 @@ pub struct Decoded {
     pub complete: bool,
 }
 
+/// A page that is unpacked to more than this is given as it was transferred.
+const UNPACKED_BYTES_MAX: usize = 1 << 30;
+
+/// A payload without the content encoding that its head names; as it is, if that cannot be undone.
+pub fn unpacked(head: &[u8], payload: &[u8]) -> Vec<u8> {
+    let head = String::from_utf8_lossy(head).into_owned();
+    let values: Vec<&[u8]> = head
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"))
+        .map(|(_, value)| value.trim().as_bytes())
+        .collect();
+    let encodings = parse_encodings(values).unwrap_or_default();
+    let mut decoder = Decoder::new(&encodings, UNPACKED_BYTES_MAX);
+    match decoder.push(payload) {
+        Ok(()) => decoder.finish().body,
+        Err(_) => payload.to_vec(),
+    }
+}
+
 /// Reads the values of `Content-Encoding` headers, in the order they were applied; `identity` is left out.
 /// Returns `None` when there is an encoding we do not know or there are more than [`ENCODINGS_MAX`].
 pub fn parse_encodings<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<Encoding>> {

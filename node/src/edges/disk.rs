@@ -1,11 +1,15 @@
 //! The disk: one thread that owns the store and the WARC files, and commits what arrives in groups.
 //!
-//! Jobs come over a bounded channel. The thread takes all that wait (up to a bound), appends their pages to the WARC files, fsyncs
-//! those, and only then writes one atomic batch, fsynced too; then it answers. So an answer means: on disk. While it
-//! syncs, the next group gathers: the slower the disk, the larger the groups, and when the channel is full the senders wait.
+//! Jobs come over a bounded channel. The thread takes all that wait (up to a bound), appends their pages to the WARC files, has those
+//! fsynced, and only then writes one atomic batch, which is fsynced too; then the jobs are answered. So an answer means: on disk. While
+//! it syncs, the next group gathers: the slower the disk, the larger the groups, and when the channel is full the senders wait.
+//!
+//! The thread itself does not wait for what it can do without. While the archive is fsynced, it makes the batch; while the log of the
+//! database is, it works at the next group, whose batch goes behind it. Two threads do nothing but wait for the disk (`helper.rs`).
 
 mod clients;
 mod contents;
+mod helper;
 mod replica;
 
 use std::collections::HashMap;
@@ -26,9 +30,10 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use self::clients::ClientJob;
 pub use self::contents::{ContentJob, Listed, Stand};
+use self::helper::{Helper, UnderWay};
 pub use self::replica::{Kept, ReplicaJob};
 use super::store::{Admitted, ContentRow, Fetched, Landed, Move, Pass, Settle, State, Store, StoreError};
-use super::warc::{Capture, RevisitOf, Truncated, WarcEnd, WarcError, WarcOptions, WarcWriter};
+use super::warc::{Capture, Packed, Packer, RevisitOf, Truncated, WarcEnd, WarcError, WarcOptions, WarcWriter};
 
 /// Jobs that may wait for the thread. Pages among them are bounded by the flights of the frontier.
 const JOBS_WAITING_MAX: usize = 256;
@@ -92,6 +97,25 @@ impl fmt::Debug for Settled {
     }
 }
 
+/// A question to the store, asked on the disk's thread.
+pub struct Look(Box<dyn FnOnce(&Store) + Send>);
+
+impl Look {
+    /// Has `looks` answer `reply`.
+    pub fn new<T: Send + 'static>(
+        looks: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+        reply: Reply<T>,
+    ) -> Look {
+        Look(Box::new(move |store| answer(reply, looks(store))))
+    }
+}
+
+impl fmt::Debug for Look {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Look")
+    }
+}
+
 /// What a fetch brought, to be kept in the WARC files.
 #[derive(Clone, Debug)]
 pub struct Captured {
@@ -103,8 +127,10 @@ pub struct Captured {
     pub request_head: Vec<u8>,
     /// Status line and headers.
     pub response_head: Vec<u8>,
-    /// The body as transferred.
+    /// The body as transferred; nothing if the records are made already.
     pub body: Bytes,
+    /// Its records, unless the disk has to make them.
+    pub packed: Option<Packed>,
     /// Why the body is not whole, if it is not.
     pub truncated: Option<Truncated>,
     /// What the body was taken for.
@@ -117,6 +143,45 @@ pub struct Captured {
     pub fetch_ms: u32,
     /// Links from a seed.
     pub depth: u16,
+    /// What the rules of its site made of it, as JSON.
+    pub processed: Option<Vec<u8>>,
+    /// What tells its content from others by those rules, and whether one that repeats another is to be dropped.
+    pub hash: Option<([u8; 16], bool)>,
+}
+
+impl Captured {
+    fn bytes(&self) -> usize {
+        self.body.len() + self.packed.as_ref().map_or(0, |packed| packed.members.len())
+    }
+
+    /// Makes its records, unless only the disk knows what belongs into them. The node gives `number` to no other fetch.
+    pub(crate) fn pack(&mut self, url: &str, number: u64, packer: &mut Packer) {
+        if !self.not_modified && self.processed.is_none() {
+            self.packed = self.as_capture(url, |capture| packer.pack(&capture, number));
+        }
+        if self.packed.is_some() {
+            self.body = Bytes::new();
+        }
+    }
+
+    /// Hands what goes into the archive under `url` to `take`.
+    fn as_capture<T>(&self, url: &str, take: impl FnOnce(Capture<'_>) -> T) -> T {
+        let (depth, fetch_ms) = (self.depth.to_string(), self.fetch_ms.to_string());
+        let metadata = [("fetchTimeMs", fetch_ms.as_str()), ("hopsFromSeed", depth.as_str())];
+        take(Capture {
+            url,
+            unix_ms: self.unix_ms,
+            ip: self.ip,
+            request_head: &self.request_head,
+            response_head: &self.response_head,
+            body: &self.body,
+            payload_digest: self.packed.as_ref().map(|packed| packed.payload_digest),
+            truncated: self.truncated,
+            payload_type: self.payload_type.as_deref(),
+            metadata: &metadata,
+            ..Capture::default()
+        })
+    }
 }
 
 /// A fetch that ended, to be settled.
@@ -189,6 +254,8 @@ pub enum Job {
     Recover(Reply<(Vec<Pick>, u64, u64)>),
     /// Read counters and places.
     State(Reply<State>),
+    /// Read whatever somebody wants to know who is no part of the crawl.
+    Look(Look),
     /// Copy the database into a folder; answers how much of the archive that copy refers to.
     Checkpoint(PathBuf, Reply<Option<WarcEnd>>),
     /// Close the database and end the thread, when everything before it is written.
@@ -199,7 +266,7 @@ impl Job {
     fn is_write(&self) -> bool {
         match self {
             Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => false,
-            Job::Checkpoint(..) => false,
+            Job::Checkpoint(..) | Job::Look(..) => false,
             Job::Replica(job) => job.is_write(),
             Job::Client(job) => job.is_write(),
             Job::Content(job) => job.is_write(),
@@ -210,7 +277,7 @@ impl Job {
     fn bytes(&self) -> usize {
         match self {
             Job::Settle(landing, _) | Job::Replica(ReplicaJob::Keep(landing, _)) => {
-                landing.captured.as_ref().map_or(0, |captured| captured.body.len())
+                landing.captured.as_ref().map_or(0, Captured::bytes)
             }
             Job::Content(job) => job.bytes(),
             _ => 0,
@@ -237,6 +304,7 @@ impl Disk {
     /// Opens the WARC files below `dir` and starts the thread. The join handle ends when all handles are dropped.
     pub fn start(store: Store, options: DiskOptions) -> Result<(Disk, std::thread::JoinHandle<()>), DiskError> {
         let mut work = DiskWork::new(store, options)?;
+        work.helpers = Some((Helper::start("disk-archive")?, Helper::start("disk-log")?));
         let (disk, mut jobs) = Disk::queue();
         let thread = std::thread::Builder::new()
             .name("disk".into())
@@ -244,6 +312,7 @@ impl Disk {
                 while let Some(first) = jobs.blocking_recv()
                     && work.perform(first, &mut jobs)
                 {}
+                work.wait_for_sync(); // whoever joins this thread may open the folder next
             })
             .map_err(|error| DiskError::Failed(format!("cannot start the disk thread: {error}")))?;
         Ok((disk, thread))
@@ -279,8 +348,17 @@ pub struct DiskWork {
     store: Store,
     warc: WarcWriter,
     commit_pause: Duration,
+    /// Why nothing is written any more. A node alone stops at the first write that fails; until it has, what was handed out in that write
+    /// would land without having been written down, and others would be handed out in its place.
+    failed: Option<DiskError>,
     /// Contents of this group, which the database does not know yet.
     fresh: HashMap<[u8; 16], Original>,
+    /// Who syncs the archive and the log of the database; without them this thread does.
+    helpers: Option<(Helper, Helper)>,
+    /// The group before is being synced.
+    syncing: Option<UnderWay>,
+    /// A group that was written could not be synced: nobody knows what is on disk.
+    broken: Option<DiskError>,
 }
 
 /// A content that is stored: of which URL, where, and the URL's text.
@@ -289,7 +367,7 @@ type Original = (UrlId, ContentRow, String);
 /// An answer that waits for the commit.
 enum Deferred {
     /// To whoever asked.
-    Reply(Box<dyn FnOnce(Option<DiskError>)>),
+    Reply(Box<dyn FnOnce(Option<DiskError>) + Send>),
     /// A page, and who hears of it: mostly the same for all of a group.
     Page(Settled, Option<Landed>),
 }
@@ -318,7 +396,17 @@ impl DiskWork {
     pub fn new(store: Store, options: DiskOptions) -> Result<DiskWork, DiskError> {
         let dir = store.dir().join("warc");
         let warc = WarcWriter::open(&dir, options.warc, store.state().warc_end)?;
-        Ok(DiskWork { store, warc, commit_pause: options.commit_pause, fresh: HashMap::new() })
+        let commit_pause = options.commit_pause;
+        Ok(DiskWork {
+            store,
+            warc,
+            commit_pause,
+            failed: None,
+            fresh: HashMap::new(),
+            helpers: None,
+            syncing: None,
+            broken: None,
+        })
     }
 
     /// Performs `first` and whatever waits behind it, as one group. Says whether to go on.
@@ -337,9 +425,19 @@ impl DiskWork {
             self.commit(writes);
         }
         for job in reads {
-            self.read(job);
+            if let Some(job) = self.read_queue(job) {
+                self.wait_for_sync();
+                self.read(job);
+            }
         }
         !stop
+    }
+
+    /// Waits until what was written is on disk.
+    fn wait_for_sync(&mut self) {
+        if let Some(Err(error)) = self.syncing.take().map(UnderWay::wait) {
+            self.broken = Some(error);
+        }
     }
 
     /// Writes a group: all of it, or nothing and every sender hears why.
@@ -351,6 +449,20 @@ impl DiskWork {
         let mut deferred: Vec<Deferred> = Vec::with_capacity(jobs.len());
         let outcome = self.write(jobs, &mut deferred);
         self.fresh.clear();
+        if let (Ok(written), Some((_, log))) = (&outcome, &self.helpers) {
+            if *written {
+                let sync = self.store.syncing();
+                self.syncing = Some(log.begin(move || {
+                    let synced = sync().map_err(|error| DiskError::Failed(error.to_string()));
+                    answer_all(deferred, synced.clone().err());
+                    synced
+                }));
+                return;
+            }
+            // What these jobs found to be there already may be in the group that is being synced.
+            self.wait_for_sync();
+        }
+        let outcome = outcome.and_then(|_| self.broken.clone().map_or(Ok(()), Err));
         if let Err(error) = &outcome {
             tracing::error!(%error, "nothing of this group was written");
             // Memory and files must say what the database says; if even that fails, the node stops on `error`.
@@ -360,13 +472,17 @@ impl DiskWork {
             if let Err(error) = self.store.forget() {
                 tracing::error!(%error, "cannot read the state back");
             }
+            if !self.store.options().replica {
+                self.failed = Some(error.clone());
+            }
         }
         answer_all(deferred, outcome.err());
     }
 
-    fn write(&mut self, jobs: Vec<Job>, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
+    /// Says whether there was anything to write.
+    fn write(&mut self, jobs: Vec<Job>, deferred: &mut Vec<Deferred>) -> Result<bool, DiskError> {
         let mut work = Vec::with_capacity(jobs.len());
-        let mut failure = None;
+        let mut failure = self.failed.clone();
         let mut captured = false;
         for mut job in jobs {
             if let (Job::Content(job), None) = (&mut job, &failure) {
@@ -387,8 +503,15 @@ impl DiskWork {
             captured |= fetched.is_some();
             work.push((job, fetched));
         }
+        let mut archiving = None;
         if captured && failure.is_none() {
-            failure = self.warc.sync().err().map(DiskError::from);
+            match (self.warc.unsynced(), &self.helpers) {
+                (Ok(unsynced), Some((archive, _))) => {
+                    archiving = Some(archive.begin(move || unsynced.sync().map_err(DiskError::from)));
+                }
+                (Ok(unsynced), None) => failure = unsynced.sync().err().map(DiskError::from),
+                (Err(error), _) => failure = Some(error.into()),
+            }
         }
         let end = self.warc.end();
         let mut change = self.store.change();
@@ -406,52 +529,82 @@ impl DiskWork {
             change.warc_end(end);
         }
         if change.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
-        change.commit().map_err(DiskError::from)
+        // The archive before the database, and no batch behind one of which nobody knows whether it is on disk.
+        let (before, broken) = (self.syncing.take(), &mut self.broken);
+        change.commit_after(self.helpers.is_none(), || {
+            archiving.map_or(Ok(()), UnderWay::wait)?;
+            if let Some(Err(error)) = before.map(UnderWay::wait) {
+                *broken = Some(error);
+            }
+            broken.clone().map_or(Ok(()), Err)
+        })?;
+        Ok(true)
     }
 
     /// Appends what a fetch brought to the WARC files; content that is there already is only referred to.
     fn capture(&mut self, landing: &mut Landing) -> Result<Option<Fetched>, DiskError> {
         let Some(captured) = landing.captured.take() else { return Ok(None) };
         let original = self.original(&landing.pick, &captured)?;
-        if let (Some((Some(id), ..)), Ending::Answered(found)) = (&original, &mut landing.ending) {
+        if let (Some((Some(id), ..)), Some(found)) = (&original, landing.ending.found_mut()) {
             found.duplicate_of = Some(*id);
         }
-        let (depth, fetch_ms) = (captured.depth.to_string(), captured.fetch_ms.to_string());
-        let metadata = [("fetchTimeMs", fetch_ms.as_str()), ("hopsFromSeed", depth.as_str())];
-        let appended = self.warc.append(&Capture {
-            url: landing.pick.entry.url.as_str(),
-            unix_ms: captured.unix_ms,
-            ip: captured.ip,
-            request_head: &captured.request_head,
-            response_head: &captured.response_head,
-            body: &captured.body,
-            truncated: captured.truncated,
-            payload_type: captured.payload_type.as_deref(),
-            metadata: &metadata,
-            revisit: original.as_ref().map(|(_, row, url)| RevisitOf {
-                url,
-                unix_ms: row.unix_ms,
-                record_id: row.record_id,
-                payload_digest: row.payload_digest,
-            }),
-        })?;
-        let content = ContentRow {
-            position: appended.position,
-            record_id: appended.record_id,
-            payload_digest: appended.payload_digest,
-            unix_ms: captured.unix_ms,
-            revisit: appended.revisit,
+        let (hash, processed) = self.told_apart(landing, &captured)?;
+        let url = landing.pick.entry.url.as_str();
+        let revisit = original.as_ref().map(|(_, row, url)| RevisitOf {
+            url,
+            unix_ms: row.unix_ms,
+            record_id: row.record_id,
+            payload_digest: row.payload_digest,
+        });
+        let repeats = |packed: &Packed| revisit.is_some_and(|of| of.payload_digest == packed.payload_digest);
+        let (position, record_id, payload_digest, repeated) = match &captured.packed {
+            Some(packed) if !repeats(packed) => {
+                let position = self.warc.append_members(&packed.members, captured.unix_ms, url)?;
+                (position, packed.record_id, packed.payload_digest, false)
+            }
+            // Its body is gone, if its records were made; one that refers to another has none.
+            _ => {
+                let warc = &mut self.warc;
+                let appended = captured.as_capture(url, |capture| {
+                    let capture: Capture<'_> = Capture { processed, revisit, ..capture };
+                    warc.append(&capture)
+                })?;
+                (appended.position, appended.record_id, appended.payload_digest, appended.revisit)
+            }
         };
-        if let Some(digest) = captured.digest
-            && !content.revisit
-        {
-            let url = &landing.pick.entry.url;
-            let id = url.id(landing.pick.queue.crawl());
+        let content = ContentRow { position, record_id, payload_digest, unix_ms: captured.unix_ms, revisit: repeated };
+        let url = &landing.pick.entry.url;
+        let id = url.id(landing.pick.queue.crawl());
+        for digest in captured.digest.filter(|_| !content.revisit).into_iter().chain(hash) {
             self.fresh.insert(digest, (id, content, url.as_str().to_owned()));
         }
-        Ok(Some(Fetched { content, digest: captured.digest }))
+        Ok(Some(Fetched { content, digest: captured.digest, hash }))
+    }
+
+    /// Whether the content of a page is the first of its kind by the rules of its site, and what is kept of what they made of it.
+    fn told_apart<'c>(
+        &self,
+        landing: &mut Landing,
+        captured: &'c Captured,
+    ) -> Result<(Option<[u8; 16]>, &'c [u8]), DiskError> {
+        let processed = captured.processed.as_deref().unwrap_or_default();
+        let Some((hash, delete)) = captured.hash else { return Ok((None, processed)) };
+        let first = match self.fresh.get(&hash) {
+            Some((id, ..)) => Some(*id),
+            None => self.store.first_with(&hash)?.map(|(id, ..)| id),
+        };
+        let own = landing.pick.entry.url.id(landing.pick.queue.crawl());
+        match first.filter(|id| *id != own) {
+            None => Ok((Some(hash), processed)),
+            Some(id) => {
+                if let Some(found) = landing.ending.found_mut() {
+                    found.duplicate_of = Some(id);
+                }
+                Ok((None, if delete { &[] } else { processed }))
+            }
+        }
     }
 
     /// The stored content that this one repeats: of the same URL (no id), or of another.
@@ -475,14 +628,38 @@ impl DiskWork {
         Ok(original.map(|(id, row, url)| ((id != key.id()).then_some(id), row, url)))
     }
 
+    /// Reads what is in queues as the writes before leave them, and tells it behind their answers; gives back any other job. Read only when they are
+    /// answered, it would be old: the frontier has gone on by then, and would take a host for one that it knows nothing of.
+    fn read_queue(&mut self, job: Job) -> Option<Job> {
+        let store = &self.store;
+        let tell: Box<dyn FnOnce() + Send> = match job {
+            Job::Refill(queue, after, limit, reply) => {
+                let read = store.refill(&queue, after, limit);
+                Box::new(move || answer(reply, read))
+            }
+            Job::Load(queue, limit, reply) => {
+                let read = store.load_queue(&queue, limit);
+                Box::new(move || answer(reply, read))
+            }
+            Job::Sweep(slot, after, queues, limit, reply) => {
+                let read = store.sweep(slot, after.as_ref(), queues, limit);
+                Box::new(move || answer(reply, read))
+            }
+            job => return Some(job),
+        };
+        match (&self.helpers, &self.syncing) {
+            (Some((_, log)), Some(_)) => drop(log.begin(move || {
+                tell();
+                Ok(())
+            })),
+            _ => tell(),
+        }
+        None
+    }
+
     fn read(&mut self, job: Job) {
         let store = &mut self.store;
         match job {
-            Job::Refill(queue, after, limit, reply) => answer(reply, store.refill(&queue, after, limit)),
-            Job::Load(queue, limit, reply) => answer(reply, store.load_queue(&queue, limit)),
-            Job::Sweep(slot, after, queues, limit, reply) => {
-                answer(reply, store.sweep(slot, after.as_ref(), queues, limit))
-            }
             Job::Replica(job) => job.read(store),
             Job::Client(job) => job.read(store),
             Job::Content(job) => job.read(store),
@@ -491,6 +668,7 @@ impl DiskWork {
                 answer(reply, store.flights().map(|flights| (flights, counters.processed, counters.bytes)))
             }
             Job::State(reply) => answer(reply, Ok(store.state().clone())),
+            Job::Look(Look(looks)) => looks(store),
             Job::Checkpoint(to, reply) => answer(reply, store.checkpoint(&to)),
             Job::Stop => {}
             _ => unreachable!("writes go to `commit`"),
@@ -552,6 +730,7 @@ fn apply(
         | Job::Recover(..)
         | Job::State(..)
         | Job::Checkpoint(..)
+        | Job::Look(..)
         | Job::Stop => {
             unreachable!("reads go to `read`")
         }
@@ -565,7 +744,7 @@ fn value_of<T>(result: Result<T, StoreError>) -> (Option<T>, Result<(), DiskErro
     }
 }
 
-fn defer<T: 'static>(
+fn defer<T: Send + 'static>(
     reply: Reply<T>,
     result: Result<T, StoreError>,
     deferred: &mut Vec<Deferred>,
@@ -582,7 +761,7 @@ fn defer<T: 'static>(
     failed
 }
 
-fn later<T: 'static>(reply: Reply<T>, deferred: &mut Vec<Deferred>) {
+fn later<T: Send + 'static>(reply: Reply<T>, deferred: &mut Vec<Deferred>) {
     deferred.push(Deferred::Reply(Box::new(move |error| {
         let _ = reply.send(Err(error.unwrap_or(DiskError::Stopped)));
     })));
@@ -602,7 +781,7 @@ fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         Job::KeepFacts(_, _, reply) => later(reply, deferred),
         Job::Reorder(_, reply) => later(reply, deferred),
         Job::Refill(..) | Job::Load(..) | Job::Sweep(..) | Job::Recover(..) | Job::State(..) | Job::Stop => {}
-        Job::Checkpoint(..) => {}
+        Job::Checkpoint(..) | Job::Look(..) => {}
     }
     Ok(())
 }

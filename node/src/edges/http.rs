@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -55,6 +55,9 @@ const HTTP2_STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 /// What is reserved for a body on the word of its Content-Length alone.
 const BODY_RESERVE_BYTES_MAX: usize = 256 * 1024;
+
+/// Proxies whose connections are kept.
+const PROXIES_MAX: usize = 64;
 
 /// What limits may be set to. The hour and the gibibyte catch mistaken units; the header lines are set aside for every
 /// answer before it comes.
@@ -164,12 +167,27 @@ pub struct FetchOrder {
     /// The connection is closed at this time whatever the server does, and not opened after it: the host may be another node's by
     /// then. `None` leaves it at the client's own limit.
     pub deadline: Option<Instant>,
+    /// Headers that are sent with this request alone.
+    pub headers: Vec<(String, String)>,
+    /// Host and port of the proxy to ask through.
+    pub proxy: Option<String>,
+    /// Refuse a longer body, if that is less than the client's own limit.
+    pub page_bytes_max: Option<usize>,
 }
 
 impl FetchOrder {
     /// Orders `url` whatever version we have, refusing bodies over the limit.
     pub fn new(url: CanonicalUrl) -> Self {
-        FetchOrder { url, if_none_match: None, if_modified_since: None, cut_at_bytes: None, deadline: None }
+        FetchOrder {
+            url,
+            if_none_match: None,
+            if_modified_since: None,
+            cut_at_bytes: None,
+            deadline: None,
+            headers: Vec::new(),
+            proxy: None,
+            page_bytes_max: None,
+        }
     }
 }
 
@@ -348,6 +366,9 @@ pub enum ClientError {
 /// Fetches pages. Meant to be made once and shared: it owns the connections and the resolver's cache.
 pub struct HttpClient {
     client: reqwest::Client,
+    /// Clients that go through a proxy, by its host and port.
+    proxied: Mutex<BTreeMap<String, reqwest::Client>>,
+    options: FetchOptions,
     resolver: DnsResolver,
     guard: AddressGuard,
     limits: FetchLimits,
@@ -364,8 +385,9 @@ impl HttpClient {
         headers.iter().for_each(|(name, value)| write_line(&mut header_lines, name.as_str(), value.as_bytes()));
         let guard = AddressGuard::new(options.allow_addresses.clone());
         let resolver = DnsResolver::new(&options.hosts, &options.dns_servers, guard.clone());
-        let client = build_client(options, &resolver)?;
-        Ok(HttpClient { client, resolver, guard, limits: options.limits.clone(), headers, header_lines })
+        let client = build_client(options, &resolver, None)?;
+        let (limits, proxied, options) = (options.limits.clone(), Mutex::default(), options.clone());
+        Ok(HttpClient { client, proxied, options, resolver, guard, limits, headers, header_lines })
     }
 
     /// The resolver this client connects through, for those who need a host's address before it is fetched.
@@ -397,7 +419,8 @@ impl HttpClient {
     async fn exchange(&self, order: &FetchOrder, patience: &Patience) -> Result<Fetched, FetchError> {
         let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let (request, request_head) = self.request(order)?;
-        let mut response = self.client.execute(request).await.map_err(|error| FetchError::from_client(&error))?;
+        let client = self.client_for(order.proxy.as_deref())?;
+        let mut response = client.execute(request).await.map_err(|error| FetchError::from_client(&error))?;
         patience.renew();
         let remote = response.remote_addr();
         if let Some(peer) = remote.filter(|peer| !self.guard.permits(peer.ip())) {
@@ -427,6 +450,24 @@ impl HttpClient {
         })
     }
 
+    /// The client that asks directly, or through a proxy. The address of a proxy goes by the guard like that of a host: one in a private network must be allowed.
+    fn client_for(&self, proxy: Option<&str>) -> Result<reqwest::Client, FetchError> {
+        let Some(name) = proxy else { return Ok(self.client.clone()) };
+        let mut proxied = self.proxied.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = proxied.get(name) {
+            return Ok(client.clone());
+        }
+        let failed = |reason: String| FetchError::ConnectFailed { reason: format!("proxy {name}: {reason}") };
+        let proxy = reqwest::Proxy::all(format!("http://{name}")).map_err(|error| failed(root_cause(&error)))?;
+        let client =
+            build_client(&self.options, &self.resolver, Some(proxy)).map_err(|error| failed(error.to_string()))?;
+        if proxied.len() >= PROXIES_MAX {
+            proxied.clear(); // connections under way go on
+        }
+        proxied.insert(name.to_owned(), client.clone());
+        Ok(client)
+    }
+
     /// Returns the request and its head. The order of headers is the one hyper writes: ours, then `host`.
     fn request(&self, order: &FetchOrder) -> Result<(reqwest::Request, Vec<u8>), FetchError> {
         let url = order.url.to_url();
@@ -444,6 +485,16 @@ impl HttpClient {
             let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) else { continue };
             write_line(&mut head, name.as_str(), value.as_bytes());
             headers.insert(name, value);
+        }
+        if !order.headers.is_empty() {
+            for (name, value) in &order.headers {
+                let bad = || FetchError::BadUrl { reason: format!("the header {name} cannot be sent") };
+                let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+                headers.insert(name, HeaderValue::from_str(value).map_err(|_| bad())?);
+            }
+            // One of ours may have been replaced: all lines are written anew.
+            head.truncate(b"GET  HTTP/1.1\r\n".len() + target.len());
+            headers.iter().for_each(|(name, value)| write_line(&mut head, name.as_str(), value.as_bytes()));
         }
         write_line(&mut head, "host", url[Position::BeforeHost..Position::AfterPort].as_bytes());
         head.extend_from_slice(b"\r\n");
@@ -500,7 +551,8 @@ impl HttpClient {
         patience: &Patience,
     ) -> Result<ReceivedBody, FetchError> {
         let status = response.status();
-        let page_limit = order.cut_at_bytes.unwrap_or(self.limits.page_bytes_max).min(self.limits.page_bytes_max);
+        let asked = order.cut_at_bytes.or(order.page_bytes_max).unwrap_or(self.limits.page_bytes_max);
+        let page_limit = asked.min(self.limits.page_bytes_max);
         let wire_limit = page_limit.min(self.limits.wire_bytes_max);
         let may_cut = order.cut_at_bytes.is_some() || !status.is_success();
         let announced = response.content_length().map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -680,25 +732,33 @@ fn request_headers(options: &FetchOptions) -> Result<HeaderMap, ClientError> {
     Ok(headers)
 }
 
-fn build_client(options: &FetchOptions, resolver: &DnsResolver) -> Result<reqwest::Client, ClientError> {
+fn build_client(
+    options: &FetchOptions,
+    resolver: &DnsResolver,
+    proxy: Option<reqwest::Proxy>,
+) -> Result<reqwest::Client, ClientError> {
     install_crypto_provider();
-    client_builder(options, resolver)?.build().or_else(|error| {
+    client_builder(options, resolver, proxy.clone())?.build().or_else(|error| {
         // The usual reason is a container without root certificates. A crawl of plain http works there all the same.
         let reason = root_cause(&error);
-        let builder = client_builder(options, resolver)?.tls_certs_only([]);
+        let builder = client_builder(options, resolver, proxy.clone())?.tls_certs_only([]);
         let client = builder.build().map_err(|_| ClientError::Library { reason: reason.clone() })?;
         error!(%reason, "no certificate authorities from the system, https trusts only those configured");
         Ok(client)
     })
 }
 
-fn client_builder(options: &FetchOptions, resolver: &DnsResolver) -> Result<reqwest::ClientBuilder, ClientError> {
+fn client_builder(
+    options: &FetchOptions,
+    resolver: &DnsResolver,
+    proxy: Option<reqwest::Proxy>,
+) -> Result<reqwest::ClientBuilder, ClientError> {
     let limits = &options.limits;
     let mut builder = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none()) // each hop has its own host, robots.txt and owner
         .retry(reqwest::retry::never()) // the retry table decides
         .referer(false)
-        .no_proxy() // a proxy would resolve names behind the guard
+        .no_proxy() // one that a variable of the environment names would resolve names behind the guard
         .dns_resolver(resolver.clone())
         .connect_timeout(Duration::from_millis(limits.connect_timeout_ms))
         .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
@@ -712,6 +772,9 @@ fn client_builder(options: &FetchOptions, resolver: &DnsResolver) -> Result<reqw
         .http2_initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
         .http2_initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
         .http2_max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX));
+    if let Some(proxy) = proxy {
+        builder = builder.proxy(proxy);
+    }
     if !options.http2 {
         builder = builder.http1_only();
     }

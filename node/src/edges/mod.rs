@@ -11,7 +11,10 @@ pub mod guard;
 pub mod http;
 pub mod load;
 pub mod mapped;
+#[cfg(feature = "mongodb")]
+pub mod mongo;
 pub mod network;
+pub mod script;
 pub mod store;
 pub mod swarm;
 pub mod warc;

@@ -4,12 +4,22 @@
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+
+use proto::crawl::robots::{ROBOTS_BYTES_MAX, RobotsAnswer};
+use proto::url::{CanonicalUrl, UrlRules};
 
 use super::dns::DnsError;
 use super::http::{FetchError, FetchOrder, Fetched, HttpClient};
 
 /// An answer that is awaited.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Headers that are awaited, or why they cannot be had.
+pub type PendingHeaders = Pending<'static, Result<Vec<(String, String)>, String>>;
+
+/// Says which headers a URL of a crawl is asked for with; `None` if there can be none, so that nobody waits.
+pub type HeadersOf = Arc<dyn Fn(&str, &str) -> Option<PendingHeaders> + Send + Sync>;
 
 /// Where pages come from.
 pub trait Web: Send + Sync {
@@ -18,6 +28,24 @@ pub trait Web: Send + Sync {
 
     /// The addresses of a host, the one that will be asked first.
     fn resolve<'a>(&'a self, host: &'a str) -> Pending<'a, Result<Vec<IpAddr>, DnsError>>;
+}
+
+/// Asks for a robots.txt; what it says, or where a redirect leads.
+pub async fn robots_hop(web: &dyn Web, at: &str, product_token: &str) -> Result<RobotsAnswer, String> {
+    let Ok(url) = CanonicalUrl::parse(at, &UrlRules::AS_IT_IS) else { return Ok(RobotsAnswer::Absent) };
+    let order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), ..FetchOrder::new(url.clone()) };
+    let fetched = match web.fetch(&order).await {
+        Ok(fetched) => fetched,
+        Err(error) => {
+            tracing::warn!(url = url.as_str(), %error, "robots.txt cannot be had, its host is left alone");
+            return Ok(RobotsAnswer::from_fetch(Err(error.failure()), product_token));
+        }
+    };
+    let target = fetched.location().filter(|_| (300..400).contains(&fetched.status));
+    match target.and_then(|to| CanonicalUrl::join(&url.to_url(), &to, &UrlRules::AS_IT_IS).ok()) {
+        Some(target) => Err(target.into_string()),
+        None => Ok(RobotsAnswer::from_fetch(Ok((fetched.status, &fetched.body[..])), product_token)),
+    }
 }
 
 impl Web for HttpClient {

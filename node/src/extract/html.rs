@@ -1,8 +1,9 @@
 //! Reads HTML in one pass: references, title, visible text, base, canonical and robots.
 //!
-//! One handler sees every opening tag and one sees every piece of text; both know where in the source they are. What
-//! lies between two of them are closing tags and comments, so closing tags are read from there: cheaper than a handler
-//! for each. References stay slices of the source until the end, when the base is known; nothing is copied before.
+//! The parser finds the opening tags, which takes knowing what is raw text, what is a comment and what is foreign. One handler sees them
+//! all, with their places in the source. What lies between two of them is text, closing tags and comments, and is read from there
+//! (`tags.rs`): a handler for each piece of text made the parser take every tag and every text apart and cost as much as all the rest.
+//! References stay slices of the source until the end, when the base is known; nothing is copied before.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -11,15 +12,15 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use lol_html::errors::RewritingError;
-use lol_html::html_content::{Element, TextChunk, TextType};
-use lol_html::{ElementContentHandlers, HtmlRewriter, MemorySettings, Selector, Settings, doc_text};
+use lol_html::html_content::Element;
+use lol_html::{ElementContentHandlers, HtmlRewriter, MemorySettings, Selector, Settings};
 use url::Url;
 
 use super::links::{LinkSet, trim};
 use super::page::{Defect, Extracted, LinkKind, PageInput};
 use super::robots::Directives;
 use super::rules::ExtractRules;
-use super::tags::{self, Holds, TagName};
+use super::tags::{self, Holds, Markup, Piece, TagName};
 use super::text::{TextBuilder, collapse};
 use super::{refresh, rel, srcset};
 
@@ -75,7 +76,11 @@ fn run(collector: &RefCell<Collector<'_>>, range: Range<usize>) -> bool {
         collector.borrow_mut().start_at(from);
         let source = collector.borrow().source;
         match parse(collector, &source.as_bytes()[from..range.end]) {
-            Ok(()) | Err(RewritingError::ContentHandlerError(_)) => return true,
+            Ok(()) => {
+                collector.borrow_mut().read_up_to(range.end);
+                return true;
+            }
+            Err(RewritingError::ContentHandlerError(_)) => return true,
             Err(_) => {
                 let resume_at = collector.borrow().resume_at;
                 if resume_at <= from {
@@ -96,10 +101,6 @@ fn parse(collector: &RefCell<Collector<'_>>, bytes: &[u8]) -> Result<(), Rewriti
     });
     let settings = Settings::new()
         .append_element_content_handler((Cow::Borrowed(&*EVERY_ELEMENT), elements))
-        .append_document_content_handler(doc_text!(|chunk| {
-            collector.borrow_mut().text(chunk);
-            Ok(())
-        }))
         .with_memory_settings(
             MemorySettings::new()
                 .with_preallocated_parsing_buffer_size(0)
@@ -120,16 +121,39 @@ struct Reference<'a> {
     nofollow: bool,
 }
 
-/// What the raw text that follows an opening tag is.
+/// What follows an opening tag, up to its closing tag, and is no markup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RawText {
+    /// Scripts.
+    Script,
     /// Styles and the like.
     Hidden,
     /// `<xmp>`.
     Shown,
     /// Markup for browsers that cannot do something, as we cannot.
     Nested,
+    /// `<title>` and `<textarea>`, which may have entities.
+    Typed,
+    /// `<plaintext>`, which nothing ends.
+    Rest,
 }
+
+impl RawText {
+    fn of(name: &[u8]) -> Option<RawText> {
+        Some(match name {
+            b"script" => RawText::Script,
+            b"style" | b"iframe" | b"noembed" => RawText::Hidden,
+            b"xmp" => RawText::Shown,
+            b"noscript" | b"noframes" => RawText::Nested,
+            b"title" | b"textarea" => RawText::Typed,
+            b"plaintext" => RawText::Rest,
+            _ => return None,
+        })
+    }
+}
+
+/// The namespace in which tags can be followed by raw text.
+const HTML: &str = "http://www.w3.org/1999/xhtml";
 
 /// What is known of a page while it is read.
 struct Collector<'a> {
@@ -145,9 +169,12 @@ struct Collector<'a> {
     /// Inside `<noscript>`: links only.
     quiet: bool,
     template_depth: u32,
-    raw_text: RawText,
+    /// The last tag is followed by raw text, up to its closing tag.
+    raw_text: Option<(RawText, TagName)>,
     /// Inside `<svg>`.
     in_drawing: bool,
+    /// Where there is character data: in a drawing or a formula, and not in HTML inside of it.
+    foreign: bool,
     /// Inside `<style>`, `<script>` or `<title>` of a drawing, which HTML reads as ordinary text.
     in_drawing_note: bool,
     in_title: bool,
@@ -174,8 +201,9 @@ impl<'a> Collector<'a> {
             resume_at: 0,
             quiet: false,
             template_depth: 0,
-            raw_text: RawText::Hidden,
+            raw_text: None,
             in_drawing: false,
+            foreign: false,
             in_drawing_note: false,
             in_title: false,
             title_seen: false,
@@ -196,7 +224,9 @@ impl<'a> Collector<'a> {
         self.seen_to = position;
         self.resume_at = position;
         self.template_depth = 0;
+        self.raw_text = None;
         self.in_drawing = false;
+        self.foreign = false;
         self.in_drawing_note = false;
     }
 
@@ -209,36 +239,86 @@ impl<'a> Collector<'a> {
         self.source.get(range).unwrap_or_default()
     }
 
-    /// Reads the closing tags between the last token and the one that begins at `position`.
-    fn close_up_to(&mut self, position: usize) {
-        let markup = self.slice(self.seen_to..position);
+    /// Reads what lies between the last opening tag and the next one, or the end, at `position`.
+    fn read_up_to(&mut self, position: usize) {
+        let start = std::mem::replace(&mut self.seen_to, position);
+        let mut markup = self.slice(start..position);
         if markup.is_empty() {
             return;
         }
-        tags::closing_tags(markup, |name| {
-            if self.template_depth == 0 {
-                self.text.separate(tags::separation(name));
+        if let Some((kind, name)) = self.raw_text.take() {
+            let end = match kind {
+                RawText::Script => tags::script_end(markup),
+                RawText::Rest => markup.len(),
+                _ => tags::raw_text_end(markup, name.as_bytes()),
+            };
+            self.raw_text(kind, start..start + end);
+            markup = self.slice(start + end..position);
+        }
+        let mut markup = Markup::new(markup);
+        while let Some(piece) = markup.next(self.foreign) {
+            match piece {
+                Piece::Text(raw) => self.text(raw, true),
+                Piece::Data(raw) => self.text(raw, false),
+                Piece::Closing(name) => self.close(name.as_bytes()),
             }
-            match name {
-                b"template" => self.template_depth = self.template_depth.saturating_sub(1),
-                b"title" | b"style" | b"script" | b"metadata" | b"svg" => {
-                    self.in_title = false;
-                    self.in_drawing_note = false;
-                    self.in_drawing &= name != b"svg";
+        }
+    }
+
+    fn close(&mut self, name: &[u8]) {
+        if self.template_depth == 0 {
+            self.text.separate(tags::separation(name));
+        }
+        match name {
+            b"template" => self.template_depth = self.template_depth.saturating_sub(1),
+            b"title" | b"style" | b"script" | b"metadata" | b"svg" => {
+                self.in_title = false;
+                self.in_drawing_note = false;
+                self.in_drawing &= name != b"svg";
+                self.foreign &= name != b"svg";
+            }
+            b"math" => self.foreign = false,
+            // These end a drawing or a formula too. What is nested in another is told by its next tag: until then character data may pass for text.
+            b"p" | b"br" if self.foreign => (self.foreign, self.in_drawing) = (false, false),
+            _ => {}
+        }
+    }
+
+    fn raw_text(&mut self, kind: RawText, range: Range<usize>) {
+        let raw = self.slice(range.clone());
+        match kind {
+            RawText::Script | RawText::Hidden => {}
+            RawText::Nested if self.template_depth == 0 && !self.quiet => self.push_nested(range),
+            RawText::Nested => {}
+            RawText::Typed if self.in_title => {
+                if self.title.len() < self.rules.limits.title_chars_max.saturating_mul(4) {
+                    self.title.push_str(&htmlize::unescape(raw));
                 }
-                _ => {}
             }
-        });
+            RawText::Typed => self.text(raw, true),
+            RawText::Shown | RawText::Rest => self.text(raw, false),
+        }
+    }
+
+    fn text(&mut self, raw: &str, has_entities: bool) {
+        if self.quiet || self.template_depth > 0 || self.in_drawing_note {
+            return;
+        }
+        if has_entities && raw.contains('&') {
+            self.text.push(&htmlize::unescape(raw));
+        } else {
+            self.text.push(raw);
+        }
     }
 
     fn element(&mut self, element: &Element<'_, '_>) {
         let range = shifted(element.source_location().bytes(), self.shift);
-        self.close_up_to(range.start);
+        self.read_up_to(range.start);
         self.seen_to = range.end;
         self.resume_at = range.end;
         self.in_title = false;
-        let name = TagName::read(self.slice(range.start + 1..range.end));
-        let name = name.as_bytes();
+        let tag = TagName::read(self.slice(range.start + 1..range.end));
+        let name = tag.as_bytes();
         if self.template_depth == 0 {
             self.text.separate(tags::separation(name));
         }
@@ -256,10 +336,18 @@ impl<'a> Collector<'a> {
             }
             b"body" => self.body_seen = true,
             b"svg" => self.in_drawing = !element.is_self_closing(),
-            b"script" | b"style" | b"iframe" | b"noembed" => self.expect_raw_text(RawText::Hidden, range.start),
-            b"xmp" => self.expect_raw_text(RawText::Shown, range.start),
-            b"noscript" | b"noframes" => self.expect_raw_text(RawText::Nested, range.start),
             _ => {}
+        }
+        if self.foreign || self.in_drawing || name == b"math" {
+            let empty = element.is_self_closing() && matches!(name, b"svg" | b"math");
+            self.foreign = element.namespace_uri() != HTML && !empty;
+        }
+        if let Some(kind) = RawText::of(name)
+            && element.namespace_uri() == HTML
+        {
+            self.raw_text = Some((kind, tag));
+            // A parser that took over behind this tag would take the raw text for markup, so it must begin before it.
+            self.resume_at = range.start;
         }
         if self.template_depth == 0 && !self.references_cut {
             let attributes = Attributes { element, source: self.source, shift: self.shift };
@@ -270,12 +358,6 @@ impl<'a> Collector<'a> {
                 _ => self.references_of(name, &attributes),
             }
         }
-    }
-
-    /// A parser that took over behind this tag would take the raw text for markup, so it must begin before it.
-    fn expect_raw_text(&mut self, raw_text: RawText, start: usize) {
-        self.raw_text = raw_text;
-        self.resume_at = start;
     }
 
     fn references_of(&mut self, name: &[u8], attributes: &Attributes<'a, '_, '_, '_>) {
@@ -321,42 +403,10 @@ impl<'a> Collector<'a> {
         self.references.push(Reference { raw, at: self.seen_to, kind, holds, nofollow });
     }
 
-    /// The parser splits raw text at every `<`; the pieces belong together.
-    fn push_nested(&mut self, piece: Range<usize>) {
-        if let Some(last) = self.nested.last_mut().filter(|last| last.end == piece.start) {
-            last.end = piece.end;
-        } else if self.nested.len() < NESTED_MAX {
-            self.nested.push(piece);
+    fn push_nested(&mut self, range: Range<usize>) {
+        if self.nested.len() < NESTED_MAX {
+            self.nested.push(range);
         }
-    }
-
-    fn text(&mut self, chunk: &TextChunk<'_>) {
-        let range = shifted(chunk.source_location().bytes(), self.shift);
-        if chunk.as_str().is_empty() {
-            return;
-        }
-        self.close_up_to(range.start);
-        self.seen_to = range.end;
-        let raw = self.slice(range.clone());
-        match chunk.text_type() {
-            TextType::ScriptData => return,
-            TextType::RawText if self.raw_text == RawText::Nested => {
-                if self.template_depth == 0 && !self.quiet {
-                    self.push_nested(range);
-                }
-                return;
-            }
-            TextType::RawText if self.raw_text == RawText::Hidden => return,
-            TextType::RCData if self.in_title => {
-                if self.title.len() < self.rules.limits.title_chars_max.saturating_mul(4) {
-                    self.title.push_str(&htmlize::unescape(raw));
-                }
-            }
-            _ if self.quiet || self.template_depth > 0 || self.in_drawing_note => {}
-            kind if kind.allows_html_entities() => self.text.push(&htmlize::unescape(raw)),
-            _ => self.text.push(raw),
-        }
-        self.resume_at = range.end;
     }
 }
 
@@ -437,5 +487,68 @@ fn resolve(collector: &Collector<'_>, page_url: &Url, links: &mut LinkSet<'_>, o
     }
     if collector.references_cut {
         links.set_cut();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lol_html::doc_text;
+    use lol_html::html_content::TextType;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn without_blanks(text: &str) -> String {
+        text.chars().filter(|character| !character.is_whitespace()).collect()
+    }
+
+    /// What the parser itself takes for text that is shown.
+    fn text_by_parser(source: &str) -> String {
+        let mut text = String::new();
+        let handler = doc_text!(|chunk| {
+            if !matches!(chunk.text_type(), TextType::ScriptData | TextType::RawText) {
+                text.push_str(chunk.as_str());
+            }
+            Ok(())
+        });
+        let settings = Settings::new().append_document_content_handler(handler).with_strict(false);
+        let mut rewriter = HtmlRewriter::new(settings, |_: &[u8]| {});
+        rewriter.write(source.as_bytes()).unwrap();
+        rewriter.end().unwrap();
+        without_blanks(&text)
+    }
+
+    fn text_from_between_tags(source: &str) -> String {
+        let url = proto::url::CanonicalUrl::parse("http://a.example/", &Default::default()).unwrap();
+        let page = PageInput {
+            url: &url,
+            content_type: None,
+            x_robots_tag: &[],
+            link_headers: &[],
+            body: source.as_bytes(),
+            product_token: "x",
+        };
+        let mut out = Extracted::empty(&page, crate::extract::kind::Claimed::Html);
+        read(&page, source, &ExtractRules::default(), &mut out);
+        without_blanks(&out.text)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, ..Default::default() })]
+
+        #[test]
+        fn text_from_between_tags_is_what_the_parser_takes_for_text(
+            pieces in prop::collection::vec(prop::sample::select(vec![
+                "<p>", "</p>", "<b title='>'>", "</b x='>' y=\"", "\">", "<!--", "-->", "--!>", "<!-->", "<!--->", "-",
+                "<script>", "</script>", "<SCRIPT x>", "</Script x>", "<style>", "</STYLE >", "</styles>", "<textarea>",
+                "</textarea>", "<plaintext>", "<!x>", "<?y?>", "</ z>", "</>", "<", ">", "one ", "two < three", "é",
+                "<![CDATA[", "]]>", "<math>", "</math>", "<path d='", "' />", "=", "/",
+            ]), 0..24).prop_filter("formulas are not nested", |pieces| {
+                pieces.iter().filter(|piece| **piece == "<math>").count() <= 1
+            }),
+        ) {
+            let source = pieces.concat();
+            prop_assert_eq!(text_from_between_tags(&source), text_by_parser(&source), "{}", source);
+        }
     }
 }

@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 
 /// How much text is looked at: more costs time and adds hardly any certainty.
 const SAMPLE_BYTES: usize = 1024;
+/// How much is searched for small words where that did not have enough of them: a twentieth of the time that trigrams take.
+const LARGE_SAMPLE_BYTES: usize = 4096;
 /// Small words that decide: this many in the sample, of which this many different ones ...
 const HITS_MIN: u32 = 6;
 const DIFFERENT_MIN: u32 = 3;
@@ -28,17 +30,47 @@ const SMALL_WORDS: [(&str, &str); 7] = [
     ("nld", "een niet voor zijn ook werd naar deze wordt bij dat heeft worden hij"),
 ];
 
-/// Each small word, packed into a number, with its language and its place among the words of that language; sorted.
-static LANGUAGE_OF: LazyLock<Vec<(u64, usize, u32)>> = LazyLock::new(|| {
-    let mut words: Vec<_> = (SMALL_WORDS.iter().enumerate())
-        .flat_map(|(language, (_, words))| {
-            words.split(' ').enumerate().map(move |(number, word)| (language, number, word))
-        })
-        .map(|(language, number, word)| (pack(word.as_bytes()), language, 1_u32 << number))
-        .collect();
-    words.sort_unstable();
-    words
+/// A small word, packed into a number, with its language and its place among the words of that language.
+#[derive(Clone, Copy, Default)]
+struct SmallWord {
+    packed: u64,
+    language: u8,
+    bit: u32,
+}
+
+/// Places for small words: several times as many as there are words, so that most words of a text are told by one look.
+const PLACES: usize = 512;
+
+/// The small words, each at the place of its hash or the next free one behind it.
+static LANGUAGE_OF: LazyLock<Box<[SmallWord; PLACES]>> = LazyLock::new(|| {
+    let mut places = Box::new([SmallWord::default(); PLACES]);
+    for (language, (_, words)) in SMALL_WORDS.iter().enumerate() {
+        for (number, word) in words.split(' ').enumerate() {
+            let word = SmallWord { packed: pack(word.as_bytes()), language: language as u8, bit: 1 << number };
+            let mut place = place_of(word.packed);
+            while places[place].packed != 0 {
+                place = (place + 1) % PLACES;
+            }
+            places[place] = word;
+        }
+    }
+    places
 });
+
+fn place_of(packed: u64) -> usize {
+    (packed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 55) as usize % PLACES
+}
+
+fn small_word(places: &[SmallWord; PLACES], packed: u64) -> Option<SmallWord> {
+    let mut place = place_of(packed);
+    while places[place].packed != packed {
+        if places[place].packed == 0 {
+            return None;
+        }
+        place = (place + 1) % PLACES;
+    }
+    Some(places[place])
+}
 
 /// A word of at most eight bytes as a number, ASCII letters in lower case.
 fn pack(word: &[u8]) -> u64 {
@@ -49,31 +81,43 @@ fn pack(word: &[u8]) -> u64 {
 ///
 /// The sample is taken from the middle: pages begin with menus and end with legal notes.
 pub(super) fn detect(text: &str) -> Option<&'static str> {
-    let start = text.floor_char_boundary(text.len().saturating_sub(SAMPLE_BYTES) / 2);
-    let sample = &text[start..text.floor_char_boundary(start + SAMPLE_BYTES)];
-    if let Some(language) = by_small_words(sample) {
-        return Some(language);
-    }
-    let guess = whatlang::detect(sample)?;
-    guess.is_reliable().then(|| guess.lang().code())
+    let sample = middle(text, SAMPLE_BYTES);
+    let by_words = by_small_words(sample).or_else(|| {
+        let large = middle(text, LARGE_SAMPLE_BYTES);
+        if large.len() > sample.len() { by_small_words(large) } else { None }
+    });
+    by_words.or_else(|| {
+        let guess = whatlang::detect(sample)?;
+        guess.is_reliable().then(|| guess.lang().code())
+    })
+}
+
+fn middle(text: &str, bytes: usize) -> &str {
+    let start = text.floor_char_boundary(text.len().saturating_sub(bytes) / 2);
+    &text[start..text.floor_char_boundary(start + bytes)]
 }
 
 fn by_small_words(sample: &str) -> Option<&'static str> {
     let mut hits = [0_u32; SMALL_WORDS.len()];
     let mut different = [0_u32; SMALL_WORDS.len()];
     let mut words = 0;
-    let in_word = |byte: &u8| !byte.is_ascii() || byte.is_ascii_alphabetic();
-    for word in sample.as_bytes().split(|byte| !in_word(byte)).filter(|word| !word.is_empty()) {
-        words += 1;
-        if word.len() > WORD_BYTES_MAX {
+    let places = &**LANGUAGE_OF;
+    // Packs as it goes: bytes that a long word pushes out at the top are not missed, because it is no small word.
+    let (mut packed, mut length) = (0_u64, 0);
+    for byte in sample.bytes().chain([b' ']) {
+        if !byte.is_ascii() || byte.is_ascii_alphabetic() {
+            packed = packed << 8 | u64::from(byte.to_ascii_lowercase());
+            length += 1;
             continue;
         }
-        let packed = pack(word);
-        if let Ok(at) = LANGUAGE_OF.binary_search_by_key(&packed, |known| known.0) {
-            let (_, language, bit) = LANGUAGE_OF[at];
-            hits[language] += 1;
-            different[language] |= bit;
+        words += u32::from(length > 0);
+        if (1..=WORD_BYTES_MAX).contains(&length)
+            && let Some(word) = small_word(places, packed)
+        {
+            hits[usize::from(word.language)] += 1;
+            different[usize::from(word.language)] |= word.bit;
         }
+        (packed, length) = (0, 0);
     }
     let (best, &most) = hits.iter().enumerate().max_by_key(|(_, hits)| **hits)?;
     let others: u32 = hits.iter().sum::<u32>() - most;
@@ -163,7 +207,9 @@ mod tests {
     #[test]
     fn small_words_are_of_one_language_each_and_short() {
         let all: Vec<&str> = SMALL_WORDS.iter().flat_map(|(_, words)| words.split(' ')).collect();
-        assert_eq!(LANGUAGE_OF.len(), all.len());
+        assert_eq!(LANGUAGE_OF.iter().filter(|word| word.packed != 0).count(), all.len());
+        assert!(all.iter().all(|word| small_word(&LANGUAGE_OF, pack(word.as_bytes())).is_some()));
+        assert!(small_word(&LANGUAGE_OF, pack(b"orbweave")).is_none());
         assert!(all.iter().all(|word| word.len() <= WORD_BYTES_MAX));
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use proto::url::{CanonicalUrl, URL_BYTES_MAX};
 use url::{Position, Url};
@@ -13,12 +14,30 @@ use super::rules::ExtractRules;
 /// A reference longer than this cannot become a URL that we keep, whatever its entities and tracking parameters.
 const REFERENCE_BYTES_MAX: usize = 3 * URL_BYTES_MAX;
 
+/// Takes a number that is a hash already for its hash. A page that makes all its links collide waits no longer for it than it may have links.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0 << 8 | u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// The links of one page while they are collected.
 pub(super) struct LinkSet<'r> {
     rules: &'r ExtractRules,
     links: Vec<Link>,
     /// Index of a link by the hash of its URL. Two URLs of one hash are told apart; the later is then not deduplicated.
-    index: HashMap<u64, u32>,
+    index: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
     links_max: usize,
     cut: bool,
     refused: bool,
@@ -32,7 +51,7 @@ impl<'r> LinkSet<'r> {
         LinkSet {
             rules,
             links: Vec::new(),
-            index: HashMap::new(),
+            index: HashMap::default(),
             links_max,
             cut: false,
             refused: false,

@@ -25,7 +25,7 @@ mod sitemap;
 mod srcset;
 mod tags;
 mod text;
-mod xml;
+pub(crate) mod xml;
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +74,14 @@ pub fn extract(page: &PageInput<'_>, rules: &ExtractRules) -> Extracted {
     out.language = language::detect(&out.text);
     out.fingerprint = fingerprint::simhash(&out.text);
     out
+}
+
+/// The text of a body that is said to be of this type, in the way [`extract`] reads it.
+#[allow(dead_code)] // the fuzz targets take in this folder without the part that uses it
+pub(crate) fn decoded<'a>(body: &'a [u8], content_type: Option<&str>, host: &str) -> std::borrow::Cow<'a, str> {
+    let media = kind::MediaType::parse(content_type);
+    let xml = kind::claimed(&media, body) == kind::Claimed::Xml;
+    charset::decode(body, media.charset.as_deref(), xml, host).text
 }
 
 /// Takes text as it is, or, from XML of no kind we know, its character data.

@@ -1,4 +1,5 @@
-//! What is known about HTML tags by name: how they separate text, and which of their attributes hold references.
+//! What is known about HTML tags by name: how they separate text, and which of their attributes hold references; and what
+//! stands between them.
 
 use super::page::LinkKind;
 use super::text::Break;
@@ -95,22 +96,157 @@ pub(super) fn references(name: &[u8]) -> &'static [(&'static str, LinkKind, Hold
     }
 }
 
-/// Calls `found` with the name of every closing tag in `markup`, which has no opening tags and no text.
-pub(super) fn closing_tags(markup: &str, mut found: impl FnMut(&[u8])) {
-    let bytes = markup.as_bytes();
-    let next = |from: usize, wanted: u8| Some(from + bytes.get(from..)?.iter().position(|&byte| byte == wanted)? + 1);
-    let mut at = 0;
-    while let Some(inside) = next(at, b'<') {
-        let end = if bytes[inside..].starts_with(b"!--") {
-            markup[inside..].find("-->").map(|end| inside + end + 3)
-        } else {
-            if bytes.get(inside) == Some(&b'/') {
-                found(TagName::read(&markup[inside + 1..]).as_bytes());
+/// Something that stands between two opening tags.
+#[derive(Clone, Copy)]
+pub(super) enum Piece<'a> {
+    /// Text that may have entities.
+    Text(&'a str),
+    /// Text that has none.
+    Data(&'a str),
+    /// A closing tag.
+    Closing(TagName),
+}
+
+/// What stands between two opening tags, or before the first or behind the last: taken apart as HTML says, comments left out.
+pub(super) struct Markup<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Markup<'a> {
+    pub(super) fn new(markup: &'a str) -> Self {
+        Markup { rest: markup }
+    }
+
+    /// The next piece. `foreign`: inside a drawing or a formula, where there is character data.
+    pub(super) fn next(&mut self, foreign: bool) -> Option<Piece<'a>> {
+        loop {
+            let bytes = self.rest.as_bytes();
+            match bytes {
+                [] => return None,
+                [b'<', b'/', first, ..] if first.is_ascii_alphabetic() => {
+                    let name = TagName::read(&self.rest[2..]);
+                    self.skip(tag_end(bytes));
+                    return Some(Piece::Closing(name));
+                }
+                [b'<', b'/', b'>', ..] => self.skip(3),
+                [b'<', b'!', b'-', b'-', ..] => self.skip(comment_end(self.rest)),
+                [b'<', b'!', b'[', ..] if foreign && self.rest.starts_with(CDATA) => {
+                    self.skip(CDATA.len());
+                    let end = self.rest.find("]]>").unwrap_or(self.rest.len());
+                    let data = self.take(end);
+                    self.skip(3);
+                    return Some(Piece::Data(data));
+                }
+                // A doctype, or what counts as a comment: `</ >`, `<?xml ?>`, `<!x>`.
+                [b'<', b'!' | b'?', ..] | [b'<', b'/', _, ..] => {
+                    self.skip(self.rest.find('>').map_or(self.rest.len(), |end| end + 1))
+                }
+                // An opening tag that was none to the parser: the page ends within it.
+                [b'<', first, ..] if first.is_ascii_alphabetic() => self.skip(bytes.len()),
+                // A text begins here, perhaps with a `<` that means nothing.
+                [first, ..] => {
+                    let from = usize::from(*first == b'<');
+                    let end = self.rest[from..].find('<').map_or(self.rest.len(), |at| from + at);
+                    return Some(Piece::Text(self.take(end)));
+                }
             }
-            next(inside, b'>')
-        };
-        let Some(end) = end else { return };
-        at = end;
+        }
+    }
+
+    fn take(&mut self, bytes: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at(bytes);
+        self.rest = rest;
+        taken
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.rest = self.rest.get(bytes..).unwrap_or_default();
+    }
+}
+
+const CDATA: &str = "<![CDATA[";
+
+/// Where the tag that begins here ends: at the first `>` that is not in a quoted value.
+fn tag_end(tag: &[u8]) -> usize {
+    let (mut at, mut value_begins) = (0, false);
+    while let Some(&byte) = tag.get(at) {
+        at += 1;
+        match byte {
+            b'>' => return at,
+            b'"' | b'\'' if value_begins => {
+                let Some(end) = tag[at..].iter().position(|other| *other == byte) else { return tag.len() };
+                at += end + 1;
+                value_begins = false;
+            }
+            b'=' => value_begins = true,
+            b' ' | b'\t' | b'\n' | b'\r' | b'\x0C' => {}
+            _ => value_begins = false,
+        }
+    }
+    at
+}
+
+/// Where the comment that begins here ends.
+fn comment_end(comment: &str) -> usize {
+    let inside = &comment["<!--".len()..];
+    if inside.starts_with('>') {
+        return 5;
+    }
+    if inside.starts_with("->") {
+        return 6;
+    }
+    let mut at = 4;
+    while let Some(dashes) = comment[at..].find("--") {
+        at += dashes + 2;
+        match &comment.as_bytes()[at..] {
+            [b'>', ..] => return at + 1,
+            [b'!', b'>', ..] => return at + 2,
+            _ => at -= 1, // `--->` ends too
+        }
+    }
+    comment.len()
+}
+
+/// Where the raw text that begins here ends: at the closing tag of the tag before it.
+pub(super) fn raw_text_end(text: &str, name: &[u8]) -> usize {
+    tag_named(text, 0, "</", name).unwrap_or(text.len())
+}
+
+/// Where the script that begins here ends. In what looks like a comment, a script can hold another, with its closing tag.
+pub(super) fn script_end(text: &str) -> usize {
+    let (mut from, mut hidden_from) = (0, None);
+    loop {
+        let Some(end) = tag_named(text, from, "</", b"script") else { return text.len() };
+        // Comments that are over before the closing tag hide nothing.
+        let mut at = from;
+        loop {
+            if hidden_from.is_none() {
+                hidden_from = text[at..end].find("<!--").map(|begins| at + begins + 2);
+            }
+            let Some(begins) = hidden_from else { return end };
+            at = begins.max(at);
+            let Some(over) = text[at..end].find("-->") else { break };
+            (at, hidden_from) = (at + over + 3, None);
+        }
+        if tag_named(&text[..end], at, "<", b"script").is_none() {
+            return end;
+        }
+        from = end + 2;
+    }
+}
+
+/// Where, behind `from`, a tag stands that begins like this and has this name.
+fn tag_named(text: &str, from: usize, opening: &str, name: &[u8]) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = from;
+    loop {
+        at += text.get(at..)?.find(opening)?;
+        let named = &bytes[at + opening.len()..];
+        let ends = matches!(named.get(name.len()), Some(b'\t' | b'\n' | b'\x0C' | b'\r' | b' ' | b'/' | b'>'));
+        if ends && named[..name.len()].eq_ignore_ascii_case(name) {
+            return Some(at);
+        }
+        at += opening.len();
     }
 }
 
@@ -126,12 +262,55 @@ mod tests {
         assert_eq!(TagName::read("averyveryverylongname>").as_bytes().len(), NAME_BYTES_MAX);
     }
 
+    fn pieces(markup: &str, foreign: bool) -> Vec<String> {
+        let mut markup = Markup::new(markup);
+        let mut found = Vec::new();
+        while let Some(piece) = markup.next(foreign) {
+            found.push(match piece {
+                Piece::Text(text) => text.to_owned(),
+                Piece::Data(text) => format!("[{text}]"),
+                Piece::Closing(name) => format!("/{}", String::from_utf8_lossy(name.as_bytes())),
+            });
+        }
+        found
+    }
+
     #[test]
-    fn closing_tags_are_found_between_comments() {
-        let mut names = Vec::new();
-        closing_tags("</P ><!-- </b> --></li></><!doctype html></ul", |name| {
-            names.push(String::from_utf8(name.to_vec()).unwrap())
-        });
-        assert_eq!(names, ["p", "li", "", "ul"]);
+    fn what_stands_between_opening_tags_is_taken_apart() {
+        for (markup, expected) in [
+            ("a</P >b<!-- </b> --></li></><!doctype html></ul", &["a", "/p", "b", "/li", "/ul"][..]),
+            ("1 < 2 <3<", &["1 ", "< 2 ", "<3", "<"]),
+            ("a<!-->b<!--->c<!--x--!>d<!-- --- -->e<!--", &["a", "b", "c", "d", "e"]),
+            ("a<?xml version='1'?>b</ p>c<!x>d", &["a", "b", "c", "d"]),
+            ("a</p title='>' x=\">\" y>b</p x='", &["a", "/p", "b", "/p"]),
+            ("a<![CDATA[b>c", &["a", "c"]),
+            ("</", &["</"]),
+            ("a<p title='b", &["a"]),
+        ] {
+            assert_eq!(pieces(markup, false), expected, "{markup}");
+        }
+        assert_eq!(pieces("a<![CDATA[<b>&]]>c<![CDATA[d", true), ["a", "[<b>&]", "c", "[d]"]);
+    }
+
+    #[test]
+    fn raw_text_ends_at_its_closing_tag() {
+        assert_eq!(raw_text_end("a</b></styles></STYLE x>", b"style"), 14);
+        assert_eq!(raw_text_end("a</style", b"style"), 8);
+    }
+
+    #[test]
+    fn a_script_in_the_comment_of_a_script_does_not_end_it() {
+        for (before, behind) in [
+            ("x", "</script>y"),
+            ("<!-- x", "</script>y --> </script>"),
+            ("<!-- <script>x</script> -->", "</script>"),
+            ("<!-- <script>x</script> <script>x</script> ", "</script>"),
+            ("<!-- <script> --> ", "</script>"),
+            ("<!--> <script> ", "</script>"),
+            ("<!-- <scripts> ", "</script>"),
+            ("<!-- <script>x</script>", ""),
+        ] {
+            assert_eq!(script_end(&format!("{before}{behind}")), before.len(), "{before}{behind}");
+        }
     }
 }

@@ -43,6 +43,24 @@ impl TextBuilder {
 
     /// Appends `piece`, which may begin or end in the middle of a word.
     pub(super) fn push(&mut self, piece: &str) {
+        let plain = piece.trim_start_matches(' ');
+        if plain.len() < piece.len() {
+            self.separate(Break::Space);
+        }
+        let words = plain.trim_end_matches(' ');
+        if !is_even(words.as_bytes()) {
+            return self.push_uneven(plain);
+        }
+        if !words.is_empty() {
+            self.push_line(words);
+        }
+        if words.len() < plain.len() {
+            self.separate(Break::Space);
+        }
+    }
+
+    /// Appends what has other white space than one space between two words.
+    fn push_uneven(&mut self, piece: &str) {
         let bytes = piece.as_bytes();
         let mut at = 0;
         while at < bytes.len() && !self.cut {
@@ -110,6 +128,19 @@ const MAY_BE_BLANK: [bool; 256] = {
     table
 };
 
+/// Whether the bytes are words with one space between them, told without a look at each word: several bytes at a time. What cannot be told so
+/// counts as uneven.
+fn is_even(bytes: &[u8]) -> bool {
+    let mut blocks = bytes.chunks(64);
+    let odd = |odd: u8, byte: &u8| {
+        let control = *byte < b' ' || *byte == 0x7F;
+        let perhaps = *byte == 0xC2 || byte.wrapping_sub(0xE1) < 3;
+        odd | u8::from(control | perhaps)
+    };
+    let double = bytes.windows(2).fold(0, |double, two| double | u8::from((two[0] == b' ') & (two[1] == b' ')));
+    double == 0 && blocks.all(|block| block.iter().fold(0, odd) == 0)
+}
+
 /// Where the line ends that begins at `start`: words with one space between them, which need no change.
 fn line_end(bytes: &[u8], start: usize) -> usize {
     let may_be_blank = |at: usize| bytes.get(at).is_none_or(|byte| MAY_BE_BLANK[usize::from(*byte)]);
@@ -161,6 +192,41 @@ mod tests {
         builder.push(" f");
         builder.push("g");
         assert_eq!(builder.finish(), "a b c d e fg");
+    }
+
+    #[test]
+    fn even_words_are_taken_as_they_are_and_give_the_same_text() {
+        for text in [
+            "",
+            " ",
+            "  ",
+            "a",
+            " a",
+            "a ",
+            "  a b  ",
+            "a  b",
+            "a\tb",
+            "a\u{a0}b",
+            "gr\u{fc}\u{df}e an alle",
+            "a\u{3000}b",
+            "\u{434}\u{430} \u{43d}\u{435}\u{442}",
+            "a\u{7f}b",
+            " \u{2003}x",
+            "\n",
+        ] {
+            for before in ["", "x", "x "] {
+                let (mut builder, mut slow) = (TextBuilder::new(100), TextBuilder::new(100));
+                for builder in [&mut builder, &mut slow] {
+                    builder.push_uneven(before);
+                }
+                builder.push(text);
+                slow.push_uneven(text);
+                for builder in [&mut builder, &mut slow] {
+                    builder.push_uneven("y");
+                }
+                assert_eq!(builder.finish(), slow.finish(), "{before:?} {text:?}");
+            }
+        }
     }
 
     #[test]

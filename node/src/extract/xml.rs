@@ -11,7 +11,7 @@ use quick_xml::events::{BytesStart, Event};
 use super::text::{Break, TextBuilder};
 
 /// What an XML document is made of, as far as feeds and sitemaps go.
-pub(super) enum Token<'a> {
+pub(crate) enum Token<'a> {
     /// An element begins; it is at [`XmlReader::depth`].
     Open(BytesStart<'a>),
     /// The element at [`XmlReader::depth`] ends.
@@ -21,7 +21,7 @@ pub(super) enum Token<'a> {
 }
 
 /// Reads tokens until the end or the first thing that is not XML.
-pub(super) struct XmlReader<'a> {
+pub(crate) struct XmlReader<'a> {
     inner: Reader<&'a [u8]>,
     depth: usize,
     closing: bool,
@@ -30,7 +30,7 @@ pub(super) struct XmlReader<'a> {
 
 impl<'a> XmlReader<'a> {
     /// A reader of `text`.
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str) -> Self {
         let mut inner = Reader::from_str(text.trim_start_matches('\u{feff}').trim_start());
         let config = inner.config_mut();
         config.check_end_names = false;
@@ -41,17 +41,17 @@ impl<'a> XmlReader<'a> {
     }
 
     /// How deep the last token is; the root element is at 1.
-    pub(super) fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
     /// Whether the document broke off before its end.
-    pub(super) fn broken(&self) -> bool {
+    pub(crate) fn broken(&self) -> bool {
         self.broken
     }
 
     /// The next token; `None` at the end, or where the document breaks.
-    pub(super) fn next(&mut self) -> Option<Token<'a>> {
+    pub(crate) fn next(&mut self) -> Option<Token<'a>> {
         if std::mem::take(&mut self.closing) {
             self.depth = self.depth.saturating_sub(1);
         }
@@ -100,6 +100,16 @@ pub(super) fn attribute<'s>(start: &'s BytesStart<'_>, name: &str) -> Option<Cow
         .map_while(Result::ok)
         .find(|attribute| attribute.key.into_inner() == name)
         .map(|attribute| htmlize::unescape(attribute.value))
+}
+
+/// All attributes, with their entities resolved.
+#[allow(dead_code)] // the fuzz targets take in this folder without the part that uses it
+pub(crate) fn attributes(start: &BytesStart<'_>) -> Vec<(String, String)> {
+    let mut attributes = start.attributes();
+    let pair = |attribute: quick_xml::events::attributes::Attribute<'_>| {
+        (attribute.key.into_inner().to_owned(), htmlize::unescape(attribute.value).into_owned())
+    };
+    attributes.with_checks(false).map_while(Result::ok).map(pair).collect()
 }
 
 /// Collects the text of any XML, one element a line.

@@ -15,6 +15,8 @@ pub struct RunBatch(pub UrlBatch);
 pub struct RunRobots {
     /// Which flight of the frontier.
     pub flight: u64,
+    /// For which crawl.
+    pub crawl: String,
     /// Where it lies.
     pub url: CanonicalUrl,
     /// The answer must be there by then, on the node's clock: behind it somebody else may have the host.

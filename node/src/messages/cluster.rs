@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::{Message, MessageResponse};
 use proto::batch::Discovered;
@@ -13,7 +14,7 @@ use proto::cluster::repair::Changed;
 use proto::cluster::ring::Ring;
 use proto::cluster::slot_set::SlotSet;
 use proto::crawl::frontier;
-use proto::id::NodeId;
+use proto::id::{NodeId, Slot};
 
 use crate::edges::disk::Kept;
 
@@ -114,6 +115,19 @@ pub struct KeepClients {
     pub life: u32,
     /// Slots out of which URLs were handed.
     pub served: SlotSet,
+    /// Slots of jobs, with the numbers of the tenures in which they must still be held; like `served`.
+    pub tenures: BTreeMap<Slot, u64>,
+}
+
+/// Tells the coordinator in which slots jobs lie, and in which of them scripts run here; answered with those that are surely ours, the numbers of
+/// their tenures, and how long these last unless they are renewed. Sources to coordinator.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<BTreeMap<Slot, (u64, Duration)>>")]
+pub struct HoldJobs {
+    /// Where jobs lie.
+    pub slots: SlotSet,
+    /// Where scripts run.
+    pub busy: SlotSet,
 }
 
 /// Asks the coordinator where the queues of clients are. Doors to coordinator.
@@ -151,6 +165,8 @@ pub struct ClusterView {
     pub members: BTreeMap<NodeId, usize>,
     /// Those that are alive.
     pub alive: Vec<NodeId>,
+    /// How many nodes the cluster has, those included that the ring forgot.
+    pub size: usize,
     /// Slots that this node owns on the ring.
     pub owned: usize,
     /// Slots that it holds.

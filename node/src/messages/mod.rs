@@ -15,8 +15,8 @@ mod stored;
 pub use admin::{CompareNow, ForgetNode, GetDigests, Retune, SlotDigests};
 pub use batch::{RunBatch, RunRobots};
 pub use cluster::{
-    AmendRecords, ClientPlaces, ClusterView, FrontierUp, GetClientPlaces, GetClusterView, Heard, KeepClients, KeptPage,
-    Leave, NamedUrls, NewLife, NotSubmitted, Received, SubmitUrls, Told,
+    AmendRecords, ClientPlaces, ClusterView, FrontierUp, GetClientPlaces, GetClusterView, Heard, HoldJobs, KeepClients,
+    KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received, SubmitUrls, Told,
 };
 pub use contents::IsDispensable;
 pub use control::{Crash, End, GetStanding, Halt, Restart, Standing};

@@ -48,7 +48,7 @@ pub struct ClusterMetrics {
     pub contents_lacking: Gauge,
     /// Pages that this node had copied to another.
     pub contents_copied: Counter,
-    /// Pages that were acknowledged before they had their second copy.
+    /// Pages that had no second copy in time, and are fetched again.
     pub contents_late: Counter,
     situations: Family<SituationLabel, Counter>,
     ignored: Family<ReasonLabel, Counter>,
@@ -75,7 +75,11 @@ impl ClusterMetrics {
         registry.register("failed_fetches", "Fetches of this node that failed", self.failures.clone());
         registry.register("contents_lacking", "Pages here without their second copy", self.contents_lacking.clone());
         registry.register("contents_copied", "Pages copied to another node", self.contents_copied.clone());
-        registry.register("contents_late", "Pages acknowledged before their copy", self.contents_late.clone());
+        registry.register(
+            "contents_late",
+            "Pages fetched again because their copy was late",
+            self.contents_late.clone(),
+        );
         registry.register("situations", "Unusual situations in the cluster, by which", self.situations.clone());
         registry.register("letters_ignored", "Letters that changed nothing, by why", self.ignored.clone());
     }

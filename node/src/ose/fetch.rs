@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use proto::crawl::retry::Failure;
-use proto::crawl::robots::{ROBOTS_BYTES_MAX, RobotsAnswer};
+use proto::crawl::robots::RobotsAnswer;
 use proto::ose::OseId;
 use proto::ose::name::OseFile;
 use proto::ose::row::OseRow;
@@ -22,7 +22,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use tokio::sync::mpsc;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::answer::Meta;
 use super::folder::{Folder, Line};
@@ -30,7 +30,7 @@ use super::{Damages, OseError};
 use crate::actors::fetcher::retry_after_ms;
 use crate::edges::clock::unix_ms;
 use crate::edges::http::FetchOrder;
-use crate::edges::web::Web;
+use crate::edges::web::{Web, robots_hop};
 
 /// Redirects that are followed to a robots.txt (RFC 9309).
 const ROBOTS_REDIRECTS_MAX: usize = 5;
@@ -279,25 +279,12 @@ impl Work<'_> {
     async fn ask_robots(&mut self, url: &CanonicalUrl) -> Option<RobotsAnswer> {
         let mut at = format!("{}/robots.txt", url.origin().trim_end_matches('/'));
         for _ in 0..=ROBOTS_REDIRECTS_MAX {
-            let Ok(url) = CanonicalUrl::parse(&at, &UrlRules::AS_IT_IS) else { return Some(RobotsAnswer::Absent) };
-            if !self.wait(&url).await {
+            if !self.wait(url).await {
                 return None;
             }
-            let order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), ..FetchOrder::new(url.clone()) };
-            let fetched = match self.web.fetch(&order).await {
-                Ok(fetched) => fetched,
-                Err(error) => {
-                    warn!(url = url.as_str(), %error, "robots.txt cannot be had, its host is left alone");
-                    return Some(RobotsAnswer::from_fetch(Err(error.failure()), &self.settings.product_token));
-                }
-            };
-            let target = fetched.location().filter(|_| (300..400).contains(&fetched.status));
-            match target.and_then(|to| CanonicalUrl::join(&url.to_url(), &to, &UrlRules::AS_IT_IS).ok()) {
-                Some(target) => at = target.into_string(),
-                None => {
-                    let found = Ok((fetched.status, &fetched.body[..]));
-                    return Some(RobotsAnswer::from_fetch(found, &self.settings.product_token));
-                }
+            match robots_hop(self.web, &at, &self.settings.product_token).await {
+                Ok(answer) => return Some(answer),
+                Err(target) => at = target,
             }
         }
         Some(RobotsAnswer::from_fetch(Err(Failure::RedirectsTooMany), &self.settings.product_token))

@@ -2,14 +2,20 @@
 //!
 //! A URL without an id waits to be crawled. A URL with an answer counts as crawled when it was STREAMED: the answer goes through the same hands as one that was just fetched (archive, text,
 //! links within the site), so nothing is fetched again that the folder has. A URL with an id and without an answer waits too.
+//!
+//! An import that was killed is begun anew: a URL that counts as crawled is left as it is, and one that waits, because it was admitted in the last moment or because the crawl
+//! has met it itself, is given the folder's answer where it stands in its queue.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::batch::{Discovered, EntryKind, Pick};
+use proto::batch::{Discovered, Entry, EntryKind, Pick};
 use proto::crawl::crawls::Crawls;
 use proto::crawl::filter::Filter;
+use proto::id::UrlId;
+use proto::key::{Order, QueueKey, UrlKey};
 use proto::ose::name::OseFile;
 use proto::record::Status;
 use proto::url::CanonicalUrl;
@@ -19,12 +25,12 @@ use super::answer::Answer;
 use super::folder::Folder;
 use super::merge::site;
 use super::{Damages, OseError};
-use crate::actors::parser::read_page;
+use crate::actors::parser::{capture, read_page};
 use crate::actors::scorer::{PRIORITY_DEFAULT, land};
 use crate::config::Config;
 use crate::crawls::CrawlBook;
 use crate::edges::clock::unix_ms;
-use crate::edges::disk::{Disk, DiskError, DiskOptions, Job, Settled};
+use crate::edges::disk::{Disk, DiskError, DiskOptions, Job, Landing, Settled};
 use crate::edges::http::Fetched;
 use crate::edges::store::Store;
 use crate::edges::store::ose::{FileError, ImportedSite};
@@ -74,10 +80,11 @@ pub async fn import(folder: &Folder, config: &Config, force: bool) -> Result<Imp
     let mut store = Store::open(&config.storage.data, store_options(config))?;
     let mut report = ImportReport { site, crawl: config.crawl.name.clone(), foreign, ..ImportReport::default() };
     keep_files(&mut store, folder, &files, &mut report)?;
+    let known = known(&store, folder, config)?;
 
     let options = DiskOptions { warc: warc_options(config, warc_seed(&store)), commit_pause: Duration::ZERO };
     let (disk, thread) = Disk::start(store, options)?;
-    let imported = import_urls(&disk, folder, config, &mut report).await;
+    let imported = import_urls(&disk, folder, config, &known, &mut report).await;
     let stopped = disk.submit(Job::Stop).await;
     drop(disk);
     let _ = thread.join(); // a panic there has been told as "stopped"
@@ -112,9 +119,36 @@ pub(super) fn outside(what: &'static str, path: &Path) -> impl FnOnce(FileError)
     }
 }
 
-async fn import_urls(disk: &Disk, folder: &Folder, config: &Config, report: &mut ImportReport) -> Result<(), OseError> {
+/// How far URLs are of which the folder has answers and the crawl knows: whether they count as crawled.
+type Known = BTreeMap<UrlId, bool>;
+
+fn known(store: &Store, folder: &Folder, config: &Config) -> Result<Known, OseError> {
+    let mut known = Known::new();
+    for line in folder.lines(OseFile::Urls)? {
+        let line = line?;
+        let Ok(row) = &line.row else { continue };
+        let Ok(url) = CanonicalUrl::parse(&row.url, &config.url) else { continue };
+        if row.id.is_none_or(|id| !folder.has(OseFile::Answer(id))) {
+            continue;
+        }
+        let key = UrlKey::new(&config.crawl.name, &url);
+        if let Some(stored) = store.url(&key)? {
+            known.insert(key.id(), stored.record.progress.status >= Status::Crawled);
+        }
+    }
+    Ok(known)
+}
+
+async fn import_urls(
+    disk: &Disk,
+    folder: &Folder,
+    config: &Config,
+    known: &Known,
+    report: &mut ImportReport,
+) -> Result<(), OseError> {
     let rules = Rules::new(config, &report.site);
     let (mut waiting, mut bytes) = (Vec::new(), 0);
+    let mut late: BTreeMap<QueueKey, BTreeMap<String, Late>> = BTreeMap::new();
     for line in folder.lines(OseFile::Urls)? {
         let line = line?;
         let row = match &line.row {
@@ -132,10 +166,17 @@ async fn import_urls(disk: &Disk, folder: &Folder, config: &Config, report: &mut
             }
         };
         let file = row.id.map(OseFile::Answer).filter(|file| folder.has(*file));
-        let answer = file.map(|file| folder.read(file)).transpose()?;
-        let fetched = answer.as_deref().and_then(Answer::parse).zip(row.streamed);
-        let fetched =
-            fetched.map(|(answer, streamed)| answer.into_fetched(&url, streamed, config.fetch.limits.page_bytes_max));
+        let answered = file.zip(row.streamed).map(|(file, streamed)| Late { file, streamed });
+        match known.get(&url.id(&rules.crawl)) {
+            Some(true) => continue,
+            Some(false) => {
+                let queue = QueueKey::new(&rules.crawl, &url);
+                late.entry(queue).or_default().extend(answered.map(|answered| (url.into_string(), answered)));
+                continue;
+            }
+            None => {}
+        }
+        let fetched = answered.map(|answered| answered.read(&url, folder, config)).transpose()?.flatten();
         bytes += fetched.as_ref().map_or(0, |fetched| fetched.body.len() + fetched.wire_body.len());
         waiting.push(Waiting { url, fetched });
         if waiting.len() >= BATCH_URLS || bytes >= BATCH_BYTES {
@@ -143,7 +184,27 @@ async fn import_urls(disk: &Disk, folder: &Folder, config: &Config, report: &mut
             bytes = 0;
         }
     }
-    rules.settle(disk, waiting, report).await
+    rules.settle(disk, waiting, report).await?;
+    for (queue, answered) in late {
+        rules.settle_late(disk, folder, config, &queue, answered, report).await?;
+    }
+    Ok(())
+}
+
+/// An answer of the folder.
+#[derive(Clone, Copy)]
+struct Late {
+    file: OseFile,
+    streamed: u64,
+}
+
+impl Late {
+    /// Reads it; nothing if it is no answer.
+    fn read(self, url: &CanonicalUrl, folder: &Folder, config: &Config) -> Result<Option<Fetched>, OseError> {
+        let answer = folder.read(self.file)?;
+        let fetched = Answer::parse(&answer);
+        Ok(fetched.map(|answer| answer.into_fetched(url, self.streamed, config.fetch.limits.page_bytes_max)))
+    }
 }
 
 /// By what pages are read and links are followed.
@@ -185,17 +246,60 @@ impl Rules {
         let admit = |reply| Job::Admit { crawl: self.crawl.clone(), urls, unix_ms: unix_ms(), reply };
         let admitted = disk.ask(admit).await?;
         report.urls += admitted.len() as u64;
-        let mut fetched: std::collections::BTreeMap<String, Fetched> =
+        let mut fetched: BTreeMap<String, Fetched> =
             waiting.into_iter().filter_map(|one| Some((one.url.into_string(), one.fetched?))).collect();
         let mut landings = Vec::new();
         for one in admitted {
             let Some(fetched) = fetched.remove(one.entry.url.as_str()) else { continue };
-            let mut entry = one.entry;
-            entry.progress.status = Status::SelectedToCrawl;
-            let pick = Pick { flight: one.order.sequence, queue: one.queue, order: one.order, entry };
-            let extracted = read_page(&pick.entry.url, &fetched, &self.product_token, &self.extract);
-            landings.push((pick.clone(), land(ParsedPage { pick, fetched, extracted, parsing_ms: 0 }, &self.follow)));
+            landings.push(self.landing(one.queue, one.order, one.entry, fetched));
         }
+        self.settle_all(disk, landings, report).await
+    }
+
+    /// Gives URLs that wait in a queue the folder's answers.
+    async fn settle_late(
+        &self,
+        disk: &Disk,
+        folder: &Folder,
+        config: &Config,
+        queue: &QueueKey,
+        mut answered: BTreeMap<String, Late>,
+        report: &mut ImportReport,
+    ) -> Result<(), OseError> {
+        let mut after = None;
+        while !answered.is_empty() {
+            let (entries, more) = disk.ask(|reply| Job::Refill(queue.clone(), after, BATCH_URLS, reply)).await?;
+            after = entries.last().map(|(order, _)| *order);
+            let mut landings = Vec::new();
+            for (order, entry) in entries {
+                let Some(late) = answered.remove(entry.url.as_str()) else { continue };
+                if let Some(fetched) = late.read(&entry.url, folder, config)? {
+                    landings.push(self.landing(queue.clone(), order, entry, fetched));
+                }
+            }
+            self.settle_all(disk, landings, report).await?;
+            if !more {
+                break; // the rest waits elsewhere, to be tried again or set aside
+            }
+        }
+        Ok(())
+    }
+
+    fn landing(&self, queue: QueueKey, order: Order, mut entry: Entry, mut fetched: Fetched) -> (Pick, Landing) {
+        entry.progress.status = Status::SelectedToCrawl;
+        let pick = Pick { flight: order.sequence, queue, order, entry };
+        let extracted = read_page(&pick.entry.url, &fetched, &self.product_token, &self.extract);
+        let captured = capture(&mut fetched, &extracted, pick.order.depth);
+        let parsed = ParsedPage { pick: pick.clone(), fetched, extracted, captured, processed: None, parsing_ms: 0 };
+        (pick, land(parsed, &self.follow))
+    }
+
+    async fn settle_all(
+        &self,
+        disk: &Disk,
+        landings: Vec<(Pick, Landing)>,
+        report: &mut ImportReport,
+    ) -> Result<(), OseError> {
         if landings.is_empty() {
             return Ok(());
         }

@@ -46,6 +46,8 @@ pub struct Wanted {
     pub out: bool,
     /// Only links between domains.
     pub other_domains_only: bool,
+    /// What contents are worth, too.
+    pub content: bool,
 }
 
 /// The lists of a graph. Two numbers a page are in memory; four bytes a link and direction are in files.
@@ -53,6 +55,7 @@ pub struct LinkLists {
     into: Side,
     out: Option<Side>,
     degrees: Vec<u32>,
+    content: Option<Vec<f64>>,
 }
 
 impl LinkLists {
@@ -95,13 +98,25 @@ impl LinkLists {
             });
             Side { starts: std::iter::once(0).chain(ends).collect(), pages }
         });
-        Ok(LinkLists { into, out, degrees })
+        let content = match wanted.content {
+            true => {
+                let mut content = vec![0.0; pages];
+                graph.each_content(|page, worth| {
+                    if let Some(place) = content.get_mut(page as usize) {
+                        *place = f64::from(worth);
+                    }
+                })?;
+                Some(content)
+            }
+            false => None,
+        };
+        Ok(LinkLists { into, out, degrees, content })
     }
 
     /// What a scorer needs.
     pub fn graph(&self) -> Result<Graph<'_>, ListsError> {
         let out = self.out.as_ref().map(Side::lists).transpose()?;
-        Ok(Graph { into: self.into.lists()?, degrees: &self.degrees, out, content: None })
+        Ok(Graph { into: self.into.lists()?, degrees: &self.degrees, out, content: self.content.as_deref() })
     }
 }
 

@@ -3,8 +3,10 @@
 //! Once a second it takes in what the crawl has found. When a hundred pages and a hundredth of all are new ([`ScoreConfig`]) it reads the graph
 //! as lists, computes from where the last time ended, and looks at every entry that waits: one whose level is another goes to another place in its queue.
 //! That goes through the frontier, a thousand entries at a time, and the next thousand waits until those are on disk.
+//! A node of a cluster does that together with the others ([`cluster`]).
 //! It shares nothing with the actors but the database, and nothing waits for it. If it fails, the crawl goes on by the scores it has.
 
+pub mod cluster;
 pub mod lists;
 
 use std::io::Write;
@@ -200,7 +202,8 @@ pub fn compute(
         let graph = Graph { into: nothing, degrees: &[], out: None, content: None };
         return Ok(scorer.update(&graph, &Stop::default(), &cores));
     }
-    let wanted = Wanted { out: scorer.needs_out(), other_domains_only: config.other_domains_only };
+    let ScoreConfig { other_domains_only, use_content: content, .. } = *config;
+    let wanted = Wanted { out: scorer.needs_out(), other_domains_only, content };
     let lists = LinkLists::read(graph, wanted, dir)?;
     Ok(scorer.update(&lists.graph()?, &Stop::default(), &cores))
 }

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::Metadata;
+use super::spider::{SpiderAsk, SpiderSaid};
 use crate::cluster::slot_set::SlotSet;
 use crate::id::Slot;
+use crate::score::rounds::{RankAsk, RankSaid};
 
 /// URLs in one question, and their bytes: a question fits into a request between nodes.
 pub const PUT_ITEMS_MAX: usize = 1_024;
@@ -59,7 +61,7 @@ pub struct Told {
 }
 
 /// What is asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ask {
     /// Take URLs in.
     Put(Vec<Item>),
@@ -78,6 +80,10 @@ pub enum Ask {
     SetActive(bool),
     /// Whether this node hands URLs out.
     IsActive,
+    /// For spiders.
+    Spider(SpiderAsk),
+    /// About scores over the whole graph.
+    Rank(RankAsk),
 }
 
 /// A change of what is kept.
@@ -253,7 +259,7 @@ impl Counts {
 }
 
 /// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Said {
     /// What became of each URL.
     Put(Vec<Taken>),
@@ -303,6 +309,10 @@ pub enum Said {
     Active(bool),
     /// It cannot be done now.
     Refused(String),
+    /// To spiders.
+    Spider(SpiderSaid),
+    /// About scores.
+    Rank(RankSaid),
 }
 
 /// The slot that a question is about, if it is about one.

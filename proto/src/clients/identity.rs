@@ -11,6 +11,9 @@ pub const KEY_UNITS_MAX: usize = 255;
 /// Longest URL and metadata of one URL together, in bytes: what fits into a record on its way between nodes.
 pub const ITEM_BYTES_MAX: usize = 60 << 10;
 
+/// How the names of crawls begin under which the cluster keeps records of its own, as tasks and logs. Clients have no such crawls.
+pub const RESERVED: &str = "orbweaver:";
+
 /// What the part of a client's key begins with; no host does.
 const MARK: char = '\u{1}';
 /// Stands before what stands for a zero byte or for itself.
@@ -22,6 +25,9 @@ pub enum NameError {
     /// A crawl.
     #[error("a crawl's name has at most {CRAWL_NAME_BYTES_MAX} bytes and no control characters")]
     Crawl,
+    /// A crawl of the cluster itself.
+    #[error("names of crawls that begin with {RESERVED:?} are the cluster's own")]
+    Reserved,
     /// A key.
     #[error("a queue's key has at most {KEY_UNITS_MAX} UTF-16 units")]
     Key,
@@ -34,6 +40,9 @@ pub enum NameError {
 pub fn crawl_name(given: &str) -> Result<&str, NameError> {
     if given.trim().is_empty() {
         return Ok(DEFAULT_CRAWL);
+    }
+    if given.starts_with(RESERVED) {
+        return Err(NameError::Reserved);
     }
     if crawl_name_is_valid(given) { Ok(given) } else { Err(NameError::Crawl) }
 }

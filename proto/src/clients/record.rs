@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::{ClientQueueId, ITEM_BYTES_MAX};
+use super::ask::Item;
+use super::identity::{ClientQueueId, ITEM_BYTES_MAX, RESERVED};
 use crate::cluster::copy::{Body, RecordCopy};
 use crate::id::NodeId;
 use crate::key::UrlKey;
@@ -55,6 +56,31 @@ pub struct ClientUrl {
 }
 
 impl ClientUrl {
+    /// The record when `item` is taken in at `unix_ms` on `node`; `None` if it was merely found, and is known. What was created before `cutoff_ms` is dead.
+    pub fn taken_in(
+        old: Option<&ClientUrl>,
+        item: Item,
+        cutoff_ms: u64,
+        node: NodeId,
+        unix_ms: u64,
+    ) -> Option<ClientUrl> {
+        let Item { crawl, url, metadata, date_s, .. } = item;
+        let old = old.filter(|old| old.created_ms >= cutoff_ms);
+        if date_s.is_none() && old.is_some() {
+            return None;
+        }
+        let (version, created_ms) = match old {
+            Some(old) => (old.version, old.created_ms),
+            None => (Version::default(), unix_ms.max(cutoff_ms)),
+        };
+        // What the cluster keeps for itself waits for nobody's clock.
+        let found_s = if crawl.starts_with(RESERVED) { 1 } else { created_ms.div_euclid(1_000).max(1) };
+        let date_s = date_s.unwrap_or(found_s);
+        let metadata = if date_s == 0 { Vec::new() } else { metadata };
+        let version = version.next(node, unix_ms);
+        Some(ClientUrl { version, url, date_s, created_ms, leased_until_ms: 0, metadata })
+    }
+
     /// Whether nothing more is to be done with it.
     pub fn is_completed(&self) -> bool {
         self.date_s == 0

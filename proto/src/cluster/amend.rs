@@ -20,6 +20,8 @@ pub enum Amendment {
     Disable,
     /// Delete it.
     Delete,
+    /// It was deleted, and its contents are gone too.
+    Purge,
 }
 
 impl Kept {
@@ -30,8 +32,9 @@ impl Kept {
         let done = match amendment {
             Amendment::Renew => waits,
             Amendment::Clean => waits && self.record.findings.is_none(),
-            Amendment::Disable => matches!(state, UrlState::Disabled | UrlState::Deleted),
-            Amendment::Delete => state == UrlState::Deleted,
+            Amendment::Disable => state == UrlState::Disabled || state.is_gone(),
+            Amendment::Delete => state.is_gone(),
+            Amendment::Purge => state != UrlState::Deleted,
         };
         if done {
             return None;
@@ -42,10 +45,11 @@ impl Kept {
             Amendment::Disable if status == Status::Processed => (Status::Processed, UrlState::Disabled),
             Amendment::Disable => (Status::Crawled, UrlState::Disabled),
             Amendment::Delete => (Status::Crawled, UrlState::Deleted),
+            Amendment::Purge => (Status::Crawled, UrlState::Purged),
         };
         self.record.progress = Progress { status, ..next };
         self.record.state = state;
-        if matches!(amendment, Amendment::Clean | Amendment::Delete) {
+        if matches!(amendment, Amendment::Clean | Amendment::Delete | Amendment::Purge) {
             self.record.findings = None;
         }
         if amendment != Amendment::Disable {
@@ -65,10 +69,14 @@ impl Kept {
 mod tests {
     use super::super::copy::tests::kept;
     use super::*;
+    use crate::cluster::copy::RecordCopy;
+    use crate::counters::HostCounters;
     use crate::crawl::outcome::{Ending, OutcomeRules};
     use crate::crawl::retry::RetryRules;
     use crate::key::{DEFAULT_CRAWL, QueueKey, UrlKey};
     use crate::record::Findings;
+    use crate::url::{CanonicalUrl, UrlRules};
+    use proptest::prelude::*;
 
     const ME: NodeId = NodeId(1);
 
@@ -100,12 +108,72 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// People change a URL while batches with it run, on three replicas that hear of each write late, twice or in another order: a flight that began before a
+        /// change settles nothing, whatever is deleted waits nowhere, all replicas end with the same, and counters are a recount.
+        #[test]
+        fn changes_race_with_batches_and_all_replicas_agree(steps in proptest::collection::vec((0..6u8, 0..3usize), 1..40), order in any::<u64>()) {
+            let url = CanonicalUrl::parse("http://a.example/", &UrlRules::default()).unwrap();
+            let key = UrlKey::new(DEFAULT_CRAWL, &url);
+            let rules = OutcomeRules { retry: RetryRules::default(), recrawl_period_ms: None, node: ME };
+            let first = kept("http://a.example/", Progress::new(ME));
+            let mut replicas = vec![first.clone(); 3];
+            let mut counters = [HostCounters::default(); 3];
+            counters.iter_mut().for_each(|counters| counters.add(&first.record));
+            let mut writes = vec![first];
+            let mut flights: Vec<Pick> = Vec::new();
+            let amendments = [Amendment::Renew, Amendment::Clean, Amendment::Disable, Amendment::Delete];
+            for (step, at) in steps {
+                let here = replicas[at].clone();
+                let new = match step {
+                    0 => here.entry(ME).map(|_| pick(&here)).and_then(|pick| {
+                        let selected = here.clone().selected(&pick, ME);
+                        flights.push(pick);
+                        selected
+                    }),
+                    1 => flights.pop().filter(|flight| !here.is_beyond(flight)).map(|flight| {
+                        here.clone().settled(&flight, Ending::Answered(Box::default()), 9, &rules).kept
+                    }),
+                    n => here.clone().amended(amendments[usize::from(n - 2)], NodeId(at as u64)),
+                };
+                let Some(new) = new else { continue };
+                let (old, merged) = (here, merge(&key, &replicas[at], &new));
+                counters[at].remove(&old.record);
+                counters[at].add(&merged.record);
+                replicas[at] = merged;
+                writes.push(new);
+                prop_assert!(!replicas[at].record.state.is_gone() || replicas[at].entry(ME).is_none(), "it is deleted and waits");
+            }
+            for (at, replica) in replicas.iter_mut().enumerate() {
+                for number in 0..writes.len() * 2 {
+                    let write = &writes[(order as usize).wrapping_mul(at * 2 + 1).wrapping_add(number * (at + 1)) % writes.len()];
+                    *replica = merge(&key, replica, write);
+                }
+                writes.iter().for_each(|write| *replica = merge(&key, replica, write));
+                let mut recount = HostCounters::default();
+                recount.add(&replica.record);
+                prop_assert_eq!(recount.known, u64::from(!replica.record.state.is_gone()));
+            }
+            prop_assert!(replicas.iter().all(|replica| *replica == replicas[0]));
+        }
+    }
+
+    fn merge(key: &UrlKey, one: &Kept, other: &Kept) -> Kept {
+        let copy = |kept: &Kept| RecordCopy::new(key.clone(), kept).unwrap();
+        copy(one).merge(copy(other)).open().unwrap()
+    }
+
     #[test]
     fn what_is_in_flight_settles_nothing_that_was_deleted_or_cleaned() {
         let waits = kept("http://a.example/", Progress::new(ME));
         let flight = pick(&waits);
         assert!(!waits.is_beyond(&flight));
         let deleted = waits.clone().amended(Amendment::Delete, ME).unwrap();
+        let purged = deleted.clone().amended(Amendment::Purge, ME).unwrap();
+        assert!(purged.record.state.is_gone() && purged.clone().amended(Amendment::Delete, ME).is_none());
+        assert!(
+            purged.amended(Amendment::Purge, ME).is_none() && waits.clone().amended(Amendment::Purge, ME).is_none()
+        );
         assert!(deleted.is_beyond(&flight) && deleted.clone().selected(&flight, ME).is_none());
         let back = deleted.amended(Amendment::Renew, ME).expect("it is handed in again");
         assert_eq!(back.record.state, UrlState::Enabled);

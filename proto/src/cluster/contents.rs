@@ -1,9 +1,10 @@
 //! Contents: which pages of this node lack their second copy, which node is to keep it, and when to try again. Pure: whoever runs it reads
 //! and writes the disk and carries the bytes.
 //!
-//! **What a page's acknowledgement needs.** A page is kept when its records are fsynced on the node that fetched it. Its acknowledgement
-//! (CRAWLED, and all that follows) then waits for the second copy, fsynced on the disk of the first living node of its slot, but no
-//! longer than [`ContentRules::patience`], and not at all while nobody is there to take it: a late copy never stops the crawl. Every page
+//! **What a page's acknowledgement needs.** A page is kept when its records are fsynced on the node that fetched it, and on the disk of the first living
+//! node of its slot besides. Only then is it acknowledged (CRAWLED, and all that follows), so that no page that counts as crawled is lost with
+//! one disk. A page without its second copy after [`ContentRules::patience`] is not acknowledged at all: its flight lapses, and it is fetched again. That
+//! stops no crawl that goes on otherwise: records want W disks too. In a cluster of one there is nobody to wait for. Every page
 //! that has no second copy yet stands in a list on disk, written in the batch that wrote the page itself, so that it is made up for in the
 //! background, over any number of starts.
 //!
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::step::{Effect, Input, Standing};
 pub use self::wire::{Offer, Saying};
+use super::mutant::Planted;
 use super::ring::Ring;
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::{NodeId, Round};
@@ -34,8 +36,8 @@ use crate::key::UrlKey;
 pub const PUSH_PAGES_MAX: usize = 256;
 /// Bytes of one push, about; a single page may have more.
 pub const PUSH_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of the records of one page; larger ones are not copied.
-pub const PAGE_BYTES_MAX: u32 = 64 << 20;
+/// Bytes of the records of one page, compressed. Settings take no `page_bytes_max` above 1 GiB; the heads and what was made of a page come on top.
+pub const PAGE_BYTES_MAX: u32 = (1 << 30) + (64 << 20);
 
 /// A disk that keeps copies: a node, and the number that was drawn when its data folder was made or restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -80,11 +82,12 @@ impl ContentKey {
 /// Times and bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct ContentRules {
-    /// Pages without a second copy that are in memory; the others wait on disk.
+    /// Pages without a second copy that are read into memory; the others wait on disk. Those that were just fetched come on top: as many
+    /// as there are fetches under way.
     pub window_max: usize,
     /// Pushes under way at once, each to another node.
     pub pushes_max: usize,
-    /// How long a page's acknowledgement waits for its second copy.
+    /// How long a page waits for its second copy; then it is fetched again. As long as a flight may take to settle: later nobody would hear it.
     pub patience: Micros,
     /// A node that took nothing is asked again after this; twice as long each time.
     pub rest_min: Micros,
@@ -96,6 +99,8 @@ pub struct ContentRules {
     pub greet_every: Micros,
     /// Passes through the list begin so far apart: the disk says that something is on it a moment before the page itself is heard of.
     pub list_every: Micros,
+    /// A defect to be found.
+    pub planted: Planted,
 }
 
 impl Default for ContentRules {
@@ -103,12 +108,13 @@ impl Default for ContentRules {
         ContentRules {
             window_max: 4_096,
             pushes_max: 4,
-            patience: 5 * SECOND,
+            patience: 60 * SECOND,
             rest_min: SECOND,
             rest_max: 60 * SECOND,
             gone_after: 10 * SECOND,
             greet_every: 15 * SECOND,
             list_every: 2 * SECOND,
+            planted: Planted::default(),
         }
     }
 }
@@ -134,6 +140,8 @@ pub struct Contents {
     ring: Arc<Ring>,
     members: BTreeSet<NodeId>,
     alive: BTreeSet<NodeId>,
+    /// How many nodes the cluster has, those included that the ring forgot; 0 until it is told.
+    size: usize,
     /// Since when nodes that are trusted with copies have been off the ring.
     absent: BTreeMap<NodeId, Micros>,
 
@@ -146,6 +154,8 @@ pub struct Contents {
     /// Their records cannot be read here.
     unreadable: BTreeSet<ContentKey>,
     pages: BTreeMap<ContentKey, Vec<Page>>,
+    /// None of them has waited long enough before this.
+    ends_first: Micros,
     resting: BTreeMap<NodeId, Rest>,
 
     /// What the disk says.
@@ -175,12 +185,14 @@ impl Contents {
             ring: Arc::new(Ring::new(&BTreeMap::new())),
             members: BTreeSet::new(),
             alive: BTreeSet::new(),
+            size: 0,
             absent: BTreeMap::new(),
             waiting: BTreeMap::new(),
             pushes: BTreeMap::new(),
             marking: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             pages: BTreeMap::new(),
+            ends_first: Micros::MAX,
             resting: BTreeMap::new(),
             list_has_more: standing.lacking > 0,
             standing,
@@ -210,10 +222,12 @@ impl Contents {
 
     /// The node that a page's copy should go to now: the first of its slot that lives, is not this one and does not rest.
     fn target(&self, now: Micros, key: &ContentKey) -> Option<NodeId> {
-        let free = |node: &NodeId| {
-            *node != self.me && self.alive.contains(node) && self.resting.get(node).is_none_or(|rest| rest.until <= now)
-        };
-        self.ring.preference(key.url.slot()).iter().copied().find(free)
+        self.ring.preference(key.url.slot()).iter().copied().find(|node| self.is_free(now, node))
+    }
+
+    /// Whether a node may be given copies.
+    fn is_free(&self, now: Micros, node: &NodeId) -> bool {
+        *node != self.me && self.alive.contains(node) && self.resting.get(node).is_none_or(|rest| rest.until <= now)
     }
 
     fn is_pushed(&self, key: &ContentKey) -> bool {

@@ -99,6 +99,11 @@ impl RecordCopy {
 
     /// Looks inside, and checks that key and progress are those of the record.
     pub fn open(&self) -> Result<Kept, CopyError> {
+        self.open_with_url().map(|(kept, _)| kept)
+    }
+
+    /// The same, and the URL that was read for it.
+    pub fn open_with_url(&self) -> Result<(Kept, CanonicalUrl), CopyError> {
         let kept: Kept = wire::decode(&self.body.0)?;
         let contradiction = || CopyError::Contradictory(self.key.id().to_string());
         let url = CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS).map_err(|_| contradiction())?;
@@ -106,7 +111,7 @@ impl RecordCopy {
         if kept.record.progress != self.progress || UrlKey::new(crawl, &url) != self.key {
             return Err(contradiction());
         }
-        Ok(kept)
+        Ok((kept, url))
     }
 
     /// What it adds to the digest of its range.
@@ -174,6 +179,23 @@ impl Kept {
     /// was fetched but not processed in the next round: within the round it can only go forward.
     /// Who asks must know that no batch of its own has it.
     pub fn entry(&self, node: NodeId) -> Option<(u64, Entry)> {
+        let next = self.next_turn(node)?;
+        let url = CanonicalUrl::parse(&self.record.url, &UrlRules::AS_IT_IS).ok()?;
+        Some(self.entry_at(next, url))
+    }
+
+    /// The same, for who has read the record's URL already.
+    pub fn entry_of(&self, node: NodeId, url: &CanonicalUrl) -> Option<(u64, Entry)> {
+        Some(self.entry_at(self.next_turn(node)?, url.clone()))
+    }
+
+    fn entry_at(&self, progress: Progress, url: CanonicalUrl) -> (u64, Entry) {
+        let validators = self.record.findings.as_ref().and_then(|found| found.validators.clone());
+        (self.due_unix_ms, Entry { url, kind: self.kind, progress, redirects: self.redirects, validators })
+    }
+
+    /// The progress with which it stands in its queue.
+    fn next_turn(&self, node: NodeId) -> Option<Progress> {
         let progress = self.record.progress;
         let next = match progress.status {
             Status::Undefined | Status::New => progress,
@@ -185,15 +207,12 @@ impl Kept {
             {
                 progress.next_round(node)
             }
-            _ if self.recurs && !matches!(self.record.state, UrlState::Disabled | UrlState::Deleted) => {
+            _ if self.recurs && self.record.state != UrlState::Disabled && !self.record.state.is_gone() => {
                 progress.next_round(node)
             }
             _ => return None,
         };
-        let url = CanonicalUrl::parse(&self.record.url, &UrlRules::AS_IT_IS).ok()?;
-        let validators = self.record.findings.as_ref().and_then(|found| found.validators.clone());
-        let entry = Entry { url, kind: self.kind, progress: next, redirects: self.redirects, validators };
-        Some((self.due_unix_ms, entry))
+        Some(next)
     }
 }
 

@@ -17,6 +17,7 @@ use foca::{AccumulatingRuntime, BroadcastHandler, Codec, Foca, Header, Invalidat
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use super::departure::Departure;
 use super::mutant::{Planted, planted};
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::NodeId;
@@ -272,8 +273,10 @@ pub struct Membership {
     bootstrap: Vec<NodeId>,
     alive: BTreeSet<NodeId>,
     known: BTreeMap<NodeId, Known>,
-    /// Nodes that gave their place up, and the life in which they did. Remembered while we live: nobody gossips about it for ever.
+    /// Nodes that gave their place up, and the life in which they did: nobody gossips about it for ever.
     departed: BTreeMap<NodeId, u32>,
+    /// What of it is new since it was written down.
+    moved: Vec<Departure>,
     view: View,
     /// A view that is not stable yet, and since when it is as it is.
     coming: Option<(View, Micros)>,
@@ -325,6 +328,7 @@ impl Membership {
             alive: [me.node].into(),
             known,
             departed: BTreeMap::new(),
+            moved: Vec::new(),
             view: View::new(),
             coming: None,
             next_knock: now,
@@ -336,6 +340,13 @@ impl Membership {
         };
         membership.view = membership.view_now();
         membership
+    }
+
+    /// Who gave a place up or is back, as it is on our disk. To be told before anything else.
+    pub fn remember(&mut self, written: impl Iterator<Item = Departure>) {
+        let left = written.filter(|said| said.gone && said.node != self.me);
+        self.departed.extend(left.map(|said| (said.node, said.boot)));
+        self.view = self.view_now();
     }
 
     /// Takes in what a peer's foca sent.
@@ -457,14 +468,22 @@ impl Membership {
         if report.leaving {
             self.note_departed(node, report.boot);
         } else if self.departed.get(&node).is_some_and(|left| *left < report.boot) {
-            self.departed.remove(&node); // it is back, in a later life
+            self.is_back(node, report.boot);
         }
+    }
+
+    fn is_back(&mut self, node: NodeId, boot: u32) {
+        self.departed.remove(&node);
+        self.moved.push(Departure { node, boot, gone: false });
     }
 
     fn note_departed(&mut self, node: NodeId, boot: u32) {
         if self.departed.len() < KNOWN_MAX || self.departed.contains_key(&node) {
-            let left = self.departed.entry(node).or_insert(boot);
-            *left = boot.max(*left);
+            let before = self.departed.get(&node).copied();
+            if before.is_none_or(|before| before < boot) {
+                self.departed.insert(node, boot);
+                self.moved.push(Departure { node, boot, gone: true });
+            }
         }
     }
 
@@ -477,6 +496,23 @@ impl Membership {
             }
         }
         News { view_changed: self.refresh_view(now), ..News::default() }
+    }
+
+    /// A node gave its place up or is back, as it is written down, by ourselves or by another.
+    pub fn written_down(&mut self, now: Micros, said: Departure) -> News {
+        let Departure { node, boot, gone } = said;
+        if gone {
+            return self.departed_by_others(now, &[(node, boot)]);
+        }
+        if self.departed.get(&node).is_some_and(|left| *left < boot) {
+            self.is_back(node, boot);
+        }
+        News { view_changed: self.refresh_view(now), ..News::default() }
+    }
+
+    /// Who gave a place up or took one since this was last asked: to be written down.
+    pub fn take_moved(&mut self) -> Vec<Departure> {
+        std::mem::take(&mut self.moved)
     }
 
     /// An operator says that a node is gone for ever: it gives its place up, in the last life that anybody heard of. It is back when it
@@ -719,11 +755,20 @@ mod tests {
         net.run(30 * SECOND);
         assert!((0..3).all(|index| net.nodes[index].view().len() == 3), "long before it would have been forgotten");
         let peers: Vec<(NodeId, u16)> = (0..4).map(|number| (NodeId(number), 1)).collect();
+        let written = net.nodes[1].take_moved();
+        assert_eq!(written, [Departure { node: NodeId(3), boot: 1_000, gone: true }]);
+        let mut started = node(net.now, 0, 9_000, &peers);
+        started.remember(written.into_iter());
+        assert!(started.has_left(NodeId(3)) && started.view().len() == 3, "a start does not forget it");
         net.nodes[3] = node(net.now, 3, 5_000, &peers);
         net.nodes[3].report(1);
         net.cut.clear();
         net.run(60 * SECOND);
         assert!(net.nodes.iter().all(|node| node.view().len() == 4), "it is back");
+        let back = Departure { node: NodeId(3), boot: 5_000, gone: false };
+        assert_eq!(net.nodes[1].take_moved(), [back]);
+        started.written_down(net.now, back);
+        assert!(!started.has_left(NodeId(3)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::batch::{Discovered, Entry};
 use crate::crawl::outcome::Ending;
 use crate::crawl::politeness::Micros;
 use crate::id::{BatchId, NodeId, Slot, UrlId};
-use crate::key::crawl_name_is_valid;
+use crate::key::{UrlKey, crawl_name_is_valid};
 
 /// Records in one message.
 pub const COPIES_MAX: usize = 256;
@@ -43,6 +43,9 @@ pub struct Letter {
     /// What it says.
     pub message: Message,
 }
+
+/// The first version in which one write has records of several slots.
+pub const PUT_MANY_SINCE: u16 = 3;
 
 /// Numbers a request within a life of who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -241,6 +244,63 @@ pub enum Message {
     },
     /// What registries say to each other.
     Registry(Saying),
+    /// Asks which of these slots are otherwise at the receiver.
+    Survey {
+        /// Names it.
+        op: Op,
+        /// Which slots.
+        slots: SlotSet,
+        /// What the sender has: digests of what is not empty.
+        digests: Vec<(Slot, u64)>,
+    },
+    /// These of the slots are otherwise here, and not empty.
+    Differing {
+        /// The survey.
+        op: Op,
+        /// Which slots.
+        slots: SlotSet,
+    },
+    /// Asks for a part of a slot.
+    Draw {
+        /// Names it.
+        op: Op,
+        /// The slot.
+        slot: Slot,
+        /// Its ranges.
+        ranges: Vec<u8>,
+        /// The part behind this record.
+        after: Option<UrlKey>,
+    },
+    /// A part of a slot.
+    Drawn {
+        /// What asked for it.
+        op: Op,
+        /// The records.
+        copies: Vec<RecordCopy>,
+        /// Where to go on; `None` if there is no more.
+        next: Option<UrlKey>,
+    },
+    /// The sender has these of a slot that is no longer its own, and needs nothing of it.
+    Parting {
+        /// Which.
+        slot: Slot,
+        /// Digests of the ranges that are not empty.
+        ranges: Vec<(u8, u64)>,
+    },
+    /// Everything that made this digest of a slot is on the sender's disk; more may be.
+    Has {
+        /// Which.
+        slot: Slot,
+        /// The digest.
+        digest: u64,
+    },
+    /// Keep these copies, of whatever slots, fsynced, and answer [`Message::PutDone`].
+    PutMany {
+        /// Names it.
+        op: Op,
+        /// The copies.
+        copies: Vec<RecordCopy>,
+    },
 }
 
 impl Message {
@@ -273,13 +333,35 @@ impl Message {
             Message::Registry(Saying::DefineDone { .. }) => "define_done",
             Message::Registry(Saying::Compare { .. }) => "definitions_compare",
             Message::Registry(Saying::Held { .. }) => "definitions_held",
+            Message::Survey { .. } => "survey",
+            Message::Differing { .. } => "differing",
+            Message::Draw { .. } => "draw",
+            Message::Drawn { .. } => "drawn",
+            Message::Parting { .. } => "parting",
+            Message::Has { .. } => "has",
+            Message::PutMany { .. } => "put_many",
         }
     }
 
     /// The first version of the wire that has this message. It is not said to nodes that speak an older one: to them it would
     /// be garbage.
     pub fn since(&self) -> u16 {
-        1 // a message of a later version gets an arm of its own, and is added to the end of the enum
+        // A message of a later version gets an arm of its own, and is added to the end of the enum.
+        match self {
+            Message::Survey { .. }
+            | Message::Differing { .. }
+            | Message::Draw { .. }
+            | Message::Drawn { .. }
+            | Message::Parting { .. }
+            | Message::Has { .. } => 2,
+            Message::PutMany { .. } => PUT_MANY_SINCE,
+            _ => 1,
+        }
+    }
+
+    /// Whether it is one of many large ones, which must not stand before others: records that are brought over slot by slot.
+    pub fn is_bulk(&self) -> bool {
+        matches!(self, Message::Drawn { .. } | Message::Pulled { .. } | Message::Records { .. })
     }
 
     /// Whether it must not wait behind others: small, and nodes are believed dead or leases end without it.
@@ -305,12 +387,15 @@ impl Message {
             Message::Put { copies, .. } => {
                 copies_bad(copies) || copies.windows(2).any(|two| two[0].slot() != two[1].slot())
             }
-            Message::Records { copies } | Message::Pulled { copies, .. } => copies_bad(copies),
+            Message::Records { copies }
+            | Message::Pulled { copies, .. }
+            | Message::Drawn { copies, .. }
+            | Message::PutMany { copies, .. } => copies_bad(copies),
             Message::Digests { slots, .. } | Message::Same { slots } => slots.len() > DIGESTS_MAX,
-            Message::Ranges { ranges, .. } => ranges.len() > 256,
+            Message::Ranges { ranges, .. } | Message::Parting { ranges, .. } => ranges.len() > 256,
             Message::Departed { nodes } => nodes.len() > DIGESTS_MAX,
-            Message::Want { ranges, .. } => ranges.len() > 256,
-            Message::Pull { digests, .. } => digests.len() > DIGESTS_MAX,
+            Message::Want { ranges, .. } | Message::Draw { ranges, .. } => ranges.len() > 256,
+            Message::Pull { digests, .. } | Message::Survey { digests, .. } => digests.len() > DIGESTS_MAX,
             Message::Run(commission) => {
                 let wrong = |errand: &Errand| Slot::of_domain(errand.entry.url.domain()) != commission.slot;
                 commission.errands.len() > BATCH_MAX
@@ -367,6 +452,18 @@ impl fmt::Debug for Message {
             Message::Registry(Saying::Held { versions, answer }) => {
                 write!(out, "definitions_held {} answer={answer}", versions.len())
             }
+            Message::Survey { op, slots, .. } => write!(out, "survey {} {slots:?}", op.number),
+            Message::Differing { op, slots } => write!(out, "differing {} {slots:?}", op.number),
+            Message::Draw { op, slot, ranges, after } => {
+                let behind = after.as_ref().map(UrlKey::id);
+                write!(out, "draw {} of {} {} ranges after {behind:?}", op.number, slot.0, ranges.len())
+            }
+            Message::Drawn { op, copies, next } => {
+                write!(out, "drawn {} {} copies last={}", op.number, copies.len(), next.is_none())
+            }
+            Message::Parting { slot, ranges } => write!(out, "parting {} {}", slot.0, ranges.len()),
+            Message::Has { slot, digest } => write!(out, "has {} {digest:x}", slot.0),
+            Message::PutMany { op, copies } => write!(out, "put_many {} {copies:?}", op.number),
         }
     }
 }
@@ -439,6 +536,16 @@ mod tests {
             Message::Registry(Saying::DefineDone { op }),
             Message::Registry(Saying::Compare { digest: 5, counts: vec![("news".into(), 6)] }),
             Message::Registry(Saying::Held { versions: vec![(definition.key, definition.version)], answer: true }),
+            Message::Survey { op, slots: slots(), digests: vec![(Slot(1), 2)] },
+            Message::Differing { op, slots: slots() },
+            Message::Draw { op, slot: Slot(1), ranges: vec![2, 3], after: Some(copies()[0].key.clone()) },
+            Message::Drawn { op, copies: copies(), next: Some(copies()[0].key.clone()) },
+            Message::Parting { slot: Slot(1), ranges: vec![(2, 3)] },
+            Message::Has { slot: Slot(1), digest: 2 },
+            Message::PutMany {
+                op: Op { boot: 1, number: 2 },
+                copies: vec![copy("http://a.example/", Progress::new(NodeId(1)))],
+            },
         ]
     }
 
@@ -451,21 +558,23 @@ mod tests {
         }
     }
 
-    /// Nodes of one version must understand each other whichever release they are of: what version 1 says never changes. Whoever
+    /// Nodes of one version must understand each other whichever release they are of: what a version says never changes. Whoever
     /// must change a message adds another one, of a later version.
     #[test]
-    fn what_version_1_says_never_changes() {
-        let said: Vec<(&str, usize, u64)> = one_of_each()
-            .into_iter()
-            .filter(|message| message.since() == 1)
-            .map(|message| {
-                let name = message.name();
-                let mut bytes = wire::envelope(1, 7).to_vec();
-                wire::encode_into(&letter(message), &mut bytes).unwrap();
-                (name, bytes.len(), xxhash_rust::xxh3::xxh3_64(&bytes))
-            })
-            .collect();
-        assert_eq!(said, VERSION_1);
+    fn what_a_version_says_never_changes() {
+        assert_eq!(said_since(1), VERSION_1);
+        assert_eq!(said_since(2), VERSION_2);
+        assert_eq!(said_since(3), VERSION_3);
+    }
+
+    fn said_since(version: u16) -> Vec<(&'static str, usize, u64)> {
+        let said = |message: Message| {
+            let name = message.name();
+            let mut bytes = wire::envelope(version, 7).to_vec();
+            wire::encode_into(&letter(message), &mut bytes).unwrap();
+            (name, bytes.len(), xxhash_rust::xxh3::xxh3_64(&bytes))
+        };
+        one_of_each().into_iter().filter(|message| message.since() == version).map(said).collect()
     }
 
     /// Name, length and XXH3 of the bytes.
@@ -498,6 +607,17 @@ mod tests {
         ("definitions_held", 27, 0xb88d1ebab32d1398),
     ];
 
+    const VERSION_2: [(&str, usize, u64); 6] = [
+        ("survey", 33, 0xf9fa9a3600fc4b09),
+        ("differing", 30, 0xfea7c36a78daf888),
+        ("draw", 59, 0x5b93f08102dd66f8),
+        ("drawn", 133, 0x49ef6c6891e10932),
+        ("parting", 19, 0x3292eb331094cb4c),
+        ("has", 17, 0x9966849c33db9fda),
+    ];
+
+    const VERSION_3: [(&str, usize, u64); 1] = [("put_many", 95, 0x130595828d333e96)];
+
     #[test]
     fn what_is_too_much_is_a_defect() {
         let copies = vec![copy("http://a.example/", Progress::new(NodeId(1))); COPIES_MAX + 1];
@@ -507,6 +627,10 @@ mod tests {
         let other = copy("http://b.example/", Progress::new(NodeId(1)));
         assert_ne!(one.slot(), other.slot());
         let op = Op { boot: 1, number: 1 };
-        assert!(Message::Put { op, copies: vec![one, other] }.defect().is_some(), "a write is of one slot");
+        let copies = vec![one, other];
+        assert!(Message::Put { op, copies: copies.clone() }.defect().is_some(), "such a write is of one slot");
+        assert_eq!(Message::PutMany { op, copies }.defect(), None);
+        let copies = vec![copy("http://a.example/", Progress::new(NodeId(1))); COPIES_MAX + 1];
+        assert!(Message::PutMany { op, copies }.defect().is_some());
     }
 }

@@ -1,14 +1,15 @@
 //! Who is alive, who owns, who may, who has a copy.
 //!
-//! Reading order: [`ring`] and [`membership`] (whose slot is it), [`lease`] (who may ask its hosts), [`copy`], [`turn`], [`replicate`] and [`repair`]
-//! (who keeps its records), [`route`] and [`propagate`] (who fetches, and how what came of it returns), [`message`] (what
-//! nodes say), [`registry`] (what people defined, on every node), [`contents`] (who has the pages), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
+//! Reading order: [`ring`] and [`membership`] (whose slot is it), [`lease`] (who may ask its hosts), [`copy`], [`turn`], [`replicate`], [`repair`] and
+//! [`transfer`] (who keeps its records), [`route`] and [`propagate`] (who fetches, and how what came of it returns), [`message`] (what
+//! nodes say), [`registry`] (what people defined, on every node; [`admission`] and [`departure`] are such definitions), [`contents`] (who has the pages), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
 
 pub mod admission;
 pub mod amend;
 pub mod contents;
 pub mod coordinator;
 pub mod copy;
+pub mod departure;
 pub mod lease;
 pub mod membership;
 pub mod message;
@@ -20,4 +21,5 @@ pub mod replicate;
 pub mod ring;
 pub mod route;
 pub mod slot_set;
+pub mod transfer;
 pub mod turn;

@@ -112,6 +112,8 @@ mutants! {
     DropUnasked => "drop_unasked",
     /// Data is dropped when one owner has it.
     DropAfterOne => "drop_after_one",
+    /// A replica says that it has what another parts with before it has drawn it.
+    HasBeforeDrawn => "has_before_drawn",
     /// A lost batch is forgotten.
     LostBatchForgotten => "lost_batch_forgotten",
     /// Links are sent once and never again.
@@ -140,4 +142,20 @@ mutants! {
     DefinitionsNotCompared => "definitions_not_compared",
     /// A definition is acknowledged when one disk has it.
     OneDefinitionIsEnough => "one_definition_is_enough",
+    /// That a node left is known to the living only.
+    DeparturesForgotten => "departures_forgotten",
+    /// A page is acknowledged without its second copy.
+    PageNotCopied => "page_not_copied",
+    /// Copies of pages on a disk that was lost still count.
+    LostPagesCount => "lost_pages_count",
+    /// Generators run on every node, whoever holds their jobs.
+    RunAnywhere => "run_anywhere",
+    /// A run goes on when the slot of its job is lost.
+    RunGoesOn => "run_goes_on",
+    /// A run is dispatched before it is written down that it is wanted.
+    RunUnwritten => "run_unwritten",
+    /// Whoever goes on with a run executes it again, though it has printed.
+    PrintedForgotten => "printed_forgotten",
+    /// A task counts as handed over before the crawl has it.
+    HandedBeforeKept => "handed_before_kept",
 }

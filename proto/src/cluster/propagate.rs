@@ -7,7 +7,7 @@
 //! **Runs** are the fetches that this node executes, for itself or for another. Each has a deadline on our clock by which its host is left alone.
 //! It reports twice: the host was asked (so the host is free again), and nothing is left to do. Reports are repeated until they are taken in.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::message::{DISCOVERED_MAX, Errand, Stage};
 use super::mutant::{Planted, planted};
@@ -234,10 +234,37 @@ pub struct Runs {
     planted: Planted,
     runs: BTreeMap<RunId, Run>,
     wakes: BTreeSet<(Micros, RunId)>,
+    /// Runs whose links wait for room in the outbox.
+    waiting: BTreeSet<RunId>,
     /// Batches that came once and may come again, until their deadline.
-    taken: VecDeque<(Micros, BatchId)>,
+    taken: Answered,
     /// Batches that were refused: somebody else has them now, so they stay refused when they come again.
-    refused: VecDeque<(Micros, BatchId)>,
+    refused: Answered,
+}
+
+/// Batches that were answered, until nobody can send them any more.
+#[derive(Default)]
+struct Answered {
+    batches: BTreeSet<BatchId>,
+    ends: BTreeSet<(Micros, BatchId)>,
+}
+
+impl Answered {
+    fn has(&self, batch: BatchId) -> bool {
+        self.batches.contains(&batch)
+    }
+
+    fn add(&mut self, now: Micros, batch: BatchId, until: Micros) {
+        while let Some(&(end, old)) = self.ends.first()
+            && now > end + SECOND
+        {
+            self.ends.remove(&(end, old));
+            self.batches.remove(&old);
+        }
+        if self.batches.insert(batch) {
+            self.ends.insert((until, batch));
+        }
+    }
 }
 
 impl Runs {
@@ -248,25 +275,25 @@ impl Runs {
             planted,
             runs: BTreeMap::new(),
             wakes: BTreeSet::new(),
-            taken: VecDeque::new(),
-            refused: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            taken: Answered::default(),
+            refused: Answered::default(),
         }
     }
 
     /// Whether this batch was refused before.
     pub fn has_refused(&self, batch: BatchId) -> bool {
-        self.refused.iter().any(|(_, refused)| *refused == batch)
+        self.refused.has(batch)
     }
 
     /// Refuses a batch, for good.
     pub fn refuse(&mut self, now: Micros, batch: BatchId, until: Micros) {
-        self.refused.retain(|(until, _)| now <= until + SECOND);
-        self.refused.push_back((until, batch));
+        self.refused.add(now, batch, until);
     }
 
     /// Whether this batch came before.
     pub fn knows(&self, batch: BatchId) -> bool {
-        self.taken.iter().any(|(_, taken)| *taken == batch)
+        self.taken.has(batch)
     }
 
     /// Whether there is room for `count` more.
@@ -276,8 +303,7 @@ impl Runs {
 
     /// Takes a batch. Its fetches are to start now.
     pub fn take(&mut self, now: Micros, batch: BatchId, crawl: &str, errands: Vec<Errand>, until: Micros) {
-        self.taken.push_back((until, batch));
-        self.taken.retain(|(until, _)| now <= until + SECOND);
+        self.taken.add(now, batch, until);
         for errand in errands {
             let run = RunId { batch, flight: errand.flight };
             let next_try = Micros::MAX;
@@ -294,6 +320,9 @@ impl Runs {
         if planted!(self.planted, ProcessedBeforeLinks) {
             run.stage = Stage::Processed;
         }
+        if !links.is_empty() {
+            self.waiting.insert(id);
+        }
         (run.ending, run.links, run.next_try) = (Some(ending), links, now);
         self.wakes.insert((now, id));
         true
@@ -302,13 +331,21 @@ impl Runs {
     /// The next links of a run, each once and at most `most`, and the page that names them: they go to the outbox.
     pub fn take_links(&mut self, id: RunId, most: usize) -> Option<(String, UrlId, Vec<Discovered>)> {
         let run = self.runs.get_mut(&id)?;
-        let (count, parent) = (run.links.len().min(most), run.errand.entry.url.id(&run.crawl));
-        (count > 0).then(|| (run.crawl.clone(), parent, run.links.drain(..count).collect()))
+        let count = run.links.len().min(most);
+        if count == 0 {
+            return None;
+        }
+        let parent = run.errand.entry.url.id(&run.crawl);
+        let taken = run.links.drain(..count).collect();
+        if run.links.is_empty() {
+            self.waiting.remove(&id);
+        }
+        Some((run.crawl.clone(), parent, taken))
     }
 
     /// Runs whose links wait for room.
     pub fn waiting_links(&self) -> Vec<RunId> {
-        self.runs.iter().filter(|(_, run)| !run.links.is_empty()).map(|(id, _)| *id).collect()
+        self.waiting.iter().copied().collect()
     }
 
     /// All links of a run that were taken are kept. If there are no more, nothing is left to do but to say so.
@@ -329,6 +366,7 @@ impl Runs {
             let run = self.runs.get_mut(&id).expect("every wake has its run");
             if now >= run.until + self.rules.report_for {
                 self.runs.remove(&id);
+                self.waiting.remove(&id);
                 given_up.push(id);
                 continue;
             }
@@ -350,6 +388,7 @@ impl Runs {
         self.wakes.remove(&(run.next_try, id));
         if run.stage == Stage::Processed {
             self.runs.remove(&id);
+            self.waiting.remove(&id);
         } else {
             // Goes on when its links are kept, and is given up at the very end otherwise.
             run.next_try = run.until + self.rules.report_for;

@@ -239,6 +239,12 @@ impl Registry {
                     self.give_up(number, NotDefined::NotWritten, out);
                 }
             }
+            Input::Learned { mut definitions } => {
+                definitions.retain(|learned| self.newest(&learned.key).is_none_or(|known| known < learned));
+                if !definitions.is_empty() {
+                    self.store(definitions, StoringFor::Repair, out);
+                }
+            }
             Input::Counted(counts) => {
                 if self.counts != counts {
                     self.next_compare = now; // others hand out what is left

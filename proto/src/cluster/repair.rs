@@ -3,17 +3,20 @@
 //! A **digest** is a sum of hashes of records, so it is kept up to date by taking the old record out and putting the new one in, and does not
 //! care about order. There are two levels: one digest for a slot, one for each of its 256 ranges (by the first byte of the URL's id).
 //! On a timer a node sends the digests of some of its slots to another replica of each; where they differ, the other answers with its
-//! ranges, and both send the records of the ranges that differ. Digests are of what is fsynced, never of what is on its way.
+//! ranges, the first with its own, and both draw the records of the ranges that differ ([`transfer`](super::transfer)). Digests are of what is fsynced,
+//! never of what is on its way.
 //!
 //! **Handoff** is the same thing from a node that has records of a slot and is none of its replicas (the ring changed, or it stood
-//! in for a replica that was down): it offers its digest to all R replicas, and drops the slot when every one of them said
-//! that it has exactly the same.
+//! in for a replica that was down): it offers its digest to all R replicas, they draw what they lack, and it drops the slot when every one of
+//! them said that it has all that made this digest. What is new on the others meanwhile it is not given, so that its digest stays what it was and it
+//! can go while the slot is written to.
 //!
-//! **Pull before serve**: a node that acquired slots asks its peers for what it lacks of them, and serves them when two have answered
-//! in full or the time is over.
+//! **Pull before serve**: a node that acquired slots asks its peers which of them it has otherwise, draws what it lacks, and serves each slot
+//! when it has what two others had, or when the time is over. While parts come, there is more time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::message::COPIES_MAX;
 use super::mutant::{Planted, planted};
 use super::slot_set::SlotSet;
 use crate::crawl::politeness::{Micros, SECOND};
@@ -31,10 +34,14 @@ pub struct RepairRules {
     pub differences_max: usize,
     /// Answers of peers that are enough before a slot is served.
     pub pull_peers: usize,
-    /// How long they are waited for.
+    /// How long they are waited for, and after each part the next.
     pub pull_for: Micros,
+    /// But never longer than this.
+    pub pull_at_most: Micros,
     /// Reads of the disk for others at once; more wait for the next round.
     pub reads_max: usize,
+    /// Records of one part of a slot.
+    pub part_max: usize,
 }
 
 impl Default for RepairRules {
@@ -45,7 +52,9 @@ impl Default for RepairRules {
             differences_max: 64,
             pull_peers: 2,
             pull_for: SECOND * 3 / 2,
+            pull_at_most: 60 * SECOND,
             reads_max: 64,
+            part_max: COPIES_MAX,
         }
     }
 }
@@ -153,19 +162,32 @@ pub struct Compared {
     pub different: Vec<Slot>,
 }
 
+/// What a peer said to a pull.
+struct Answer {
+    /// Slots of which it has something that was not brought over yet.
+    open: SlotSet,
+    /// Slots of which not all could be brought over.
+    failed: SlotSet,
+}
+
 /// A pull under way.
 struct Pull {
+    /// Slots that are not served yet.
     slots: SlotSet,
-    /// Parts of the answer of each peer: those that came, and how many there are once that is known.
-    parts: BTreeMap<NodeId, (BTreeSet<u32>, Option<u32>)>,
-    /// Writes of what was pulled that are not on disk yet.
-    writes: BTreeSet<u64>,
+    answers: BTreeMap<NodeId, Answer>,
     until: Micros,
+    at_most: Micros,
+    /// How many of them are to give all they have.
+    enough: usize,
+    /// Something was heard since it was last looked at.
+    news: bool,
 }
 
 impl Pull {
-    fn answers(&self) -> usize {
-        self.parts.values().filter(|(came, all)| all.is_some_and(|all| came.len() as u32 >= all)).count()
+    /// The peers that gave all they have of a slot.
+    fn gave(&self, slot: Slot) -> impl Iterator<Item = NodeId> {
+        let gave = move |(_, answer): &(&NodeId, &Answer)| !answer.open.contains(slot) && !answer.failed.contains(slot);
+        self.answers.iter().filter(gave).map(|(node, _)| *node)
     }
 }
 
@@ -178,9 +200,11 @@ pub struct Repair {
     cursor: Option<Slot>,
     turn: usize,
     next_round: Micros,
-    /// Replicas that have the same as we, by slot, and the digest of which they said so.
+    /// Replicas that have all that we have, by slot, and the digest of which they said so.
     agreed: BTreeMap<Slot, (u64, BTreeSet<NodeId>)>,
     pulls: BTreeMap<u64, Pull>,
+    /// Who gave all that it has of a slot, in the slot's last pull that has ended.
+    heard: BTreeMap<Slot, BTreeSet<NodeId>>,
     /// Slots that an operator wants compared with all their replicas before others have their turn.
     hurried: BTreeSet<Slot>,
 }
@@ -197,6 +221,7 @@ impl Repair {
             next_round: now + rules.every,
             agreed: BTreeMap::new(),
             pulls: BTreeMap::new(),
+            heard: BTreeMap::new(),
             hurried: BTreeSet::new(),
         }
     }
@@ -285,7 +310,7 @@ impl Repair {
         compared
     }
 
-    /// A replica has the same as we. Says whether the slot may be dropped now: all `replicas` have it.
+    /// A replica has all that made `digest`. Says whether the slot may be dropped now: that is all we have, and all `replicas` have it.
     pub fn agrees(&mut self, by: NodeId, slot: Slot, digest: u64, replicas: &[NodeId]) -> bool {
         if digest == 0 || digest != self.digests.of(slot) || !replicas.contains(&by) {
             return false;
@@ -312,55 +337,109 @@ impl Repair {
 
     // Pull before serve.
 
-    /// Begins a pull of slots that were acquired. It ends when [`Repair::pulled`] says so.
+    /// Begins a pull of slots that were acquired. Slot by slot [`Repair::pulled`] says when it has ended.
     pub fn begin_pull(&mut self, now: Micros, number: u64, slots: SlotSet) {
-        let until = now + self.rules.pull_for;
-        self.pulls.insert(number, Pull { slots, parts: BTreeMap::new(), writes: BTreeSet::new(), until });
+        self.begin_pull_of(now, number, slots, self.rules.pull_peers);
     }
 
-    /// A part of a peer's answer came; `write` is what stores it, if there was anything in it.
-    pub fn pull_part(&mut self, number: u64, from: NodeId, part: u32, last: bool, write: Option<u64>) {
+    /// Begins a pull that ends early only when so many others gave all they have.
+    pub fn begin_pull_of(&mut self, now: Micros, number: u64, slots: SlotSet, enough: usize) {
+        let (until, at_most) = (now + self.rules.pull_for, now + self.rules.pull_at_most);
+        self.pulls.insert(number, Pull { slots, answers: BTreeMap::new(), until, at_most, enough, news: false });
+    }
+
+    /// A peer says which slots of a pull it has otherwise.
+    pub fn surveyed(&mut self, now: Micros, number: u64, from: NodeId, differing: &SlotSet) {
+        let pull_for = self.rules.pull_for;
         let Some(pull) = self.pulls.get_mut(&number) else { return };
-        let (came, all) = pull.parts.entry(from).or_default();
-        came.insert(part);
-        if last {
-            *all = Some(part + 1);
+        let open: SlotSet = differing.iter().filter(|slot| pull.slots.contains(*slot)).collect();
+        if !open.is_empty() {
+            pull.until = pull.at_most.min(now + pull_for);
         }
-        pull.writes.extend(write);
+        pull.answers.entry(from).or_insert_with(|| Answer { open, failed: SlotSet::default() });
+        pull.news = true;
     }
 
-    /// Says whether an answer to this pull is still waited for.
-    pub fn is_pulling(&self, number: u64) -> bool {
-        self.pulls.contains_key(&number)
+    /// The next slot that is to be brought over for a pull, and from whom.
+    pub fn wanted(&self, is_busy: impl Fn(Slot) -> bool) -> Option<(NodeId, Slot)> {
+        let answers = self.pulls.values().flat_map(|pull| &pull.answers);
+        let open = |(from, answer): (&NodeId, &Answer)| {
+            let slot = answer.open.iter().find(|slot| !is_busy(*slot))?;
+            Some((*from, slot))
+        };
+        answers.into_iter().find_map(open)
     }
 
-    /// A write of what was pulled is on disk, or failed: it is no longer waited for.
-    pub fn pull_stored(&mut self, write: u64) {
+    /// A part of a slot came: there is time for the next.
+    pub fn part_came(&mut self, now: Micros, slot: Slot) {
+        for pull in self.pulls.values_mut().filter(|pull| pull.slots.contains(slot)) {
+            pull.until = pull.at_most.min(now + self.rules.pull_for);
+        }
+    }
+
+    /// What a peer has of a slot is here, or could not be brought over.
+    pub fn transferred(&mut self, from: NodeId, slot: Slot, whole: bool) {
         for pull in self.pulls.values_mut() {
-            pull.writes.remove(&write);
+            if let Some(answer) = pull.answers.get_mut(&from)
+                && answer.open.remove(slot)
+            {
+                if !whole {
+                    answer.failed.insert(slot);
+                }
+                pull.news = true;
+            }
         }
     }
 
     /// The slots whose pull has come to its end by `now`, and whether it was cut short.
     pub fn pulled(&mut self, now: Micros) -> Vec<(SlotSet, bool)> {
-        let enough = self.rules.pull_peers;
-        let over = |pull: &Pull| pull.writes.is_empty() && (pull.answers() >= enough || now >= pull.until);
-        let ended: Vec<u64> = self.pulls.iter().filter(|(_, pull)| over(pull)).map(|(number, _)| *number).collect();
-        let end = |number: u64| self.pulls.remove(&number).expect("just listed");
-        ended.into_iter().map(end).map(|pull| (pull.slots.clone(), pull.answers() < enough)).collect()
+        let mut ended = Vec::new();
+        for pull in self.pulls.values_mut() {
+            if std::mem::take(&mut pull.news) {
+                let complete: SlotSet =
+                    pull.slots.iter().filter(|slot| pull.gave(*slot).count() >= pull.enough).collect();
+                if !complete.is_empty() {
+                    for slot in complete.iter() {
+                        self.heard.insert(slot, pull.gave(slot).collect());
+                        pull.slots.remove(slot);
+                    }
+                    ended.push((complete, false));
+                }
+            }
+            if now >= pull.until && !pull.slots.is_empty() {
+                self.heard.extend(pull.slots.iter().map(|slot| (slot, pull.gave(slot).collect())));
+                ended.push((std::mem::take(&mut pull.slots), true));
+            }
+        }
+        self.pulls.retain(|_, pull| !pull.slots.is_empty());
+        ended
+    }
+
+    /// Who gave all that it has of a slot that is served.
+    pub fn heard(&self, slot: Slot) -> Option<&BTreeSet<NodeId>> {
+        self.heard.get(&slot)
+    }
+
+    /// Whether a slot is being pulled.
+    pub fn is_pulling(&self, slot: Slot) -> bool {
+        self.pulls.values().any(|pull| pull.slots.contains(slot))
     }
 
     /// A slot is no longer held: nobody waits for its pull.
     pub fn forget_pull(&mut self, slot: Slot) {
+        self.heard.remove(&slot);
         for pull in self.pulls.values_mut() {
             pull.slots.remove(slot);
+            for answer in pull.answers.values_mut() {
+                answer.open.remove(slot);
+            }
         }
         self.pulls.retain(|_, pull| !pull.slots.is_empty());
     }
 
     /// When to look again.
     pub fn next_wake(&self) -> Micros {
-        let pulls = self.pulls.values().filter(|pull| pull.writes.is_empty()).map(|pull| pull.until);
+        let pulls = self.pulls.values().map(|pull| pull.until);
         pulls.chain([self.next_round]).min().unwrap_or(Micros::MAX)
     }
 }
@@ -476,20 +555,39 @@ mod tests {
         assert!(repair.agrees(NodeId(2), slot, digest, &replicas));
     }
 
+    fn slots(numbers: &[u16]) -> SlotSet {
+        numbers.iter().map(|slot| Slot(*slot)).collect()
+    }
+
     #[test]
-    fn a_pull_ends_with_two_whole_answers_or_with_its_time() {
-        let slots = || [Slot(3)].into_iter().collect::<SlotSet>();
+    fn a_slot_is_served_when_two_others_gave_what_they_have_or_when_the_time_is_over() {
         let mut repair = repair(0);
-        repair.begin_pull(0, 1, slots());
-        repair.pull_part(1, NodeId(1), 0, true, None);
-        repair.pull_part(1, NodeId(2), 1, true, Some(5));
-        assert!(repair.pulled(10).is_empty(), "part 0 of node 2 is missing");
-        repair.pull_part(1, NodeId(2), 0, false, None);
-        assert!(repair.pulled(10).is_empty(), "not on disk yet");
-        repair.pull_stored(5);
-        assert_eq!(repair.pulled(10), [(slots(), false)]);
-        repair.begin_pull(0, 2, slots());
-        assert!(repair.pulled(SECOND).is_empty());
-        assert_eq!(repair.pulled(2 * SECOND), [(slots(), true)]);
+        repair.begin_pull(0, 1, slots(&[3, 4, 5]));
+        repair.surveyed(10, 1, NodeId(1), &slots(&[3, 4, 77]));
+        assert!(repair.pulled(10).is_empty(), "one other is not enough");
+        repair.surveyed(10, 1, NodeId(2), &slots(&[4]));
+        assert_eq!(repair.pulled(10), [(slots(&[5]), false)], "nobody has anything of it");
+        assert_eq!(repair.wanted(|_| false), Some((NodeId(1), Slot(3))));
+        assert_eq!(repair.wanted(|slot| slot == Slot(3)), Some((NodeId(1), Slot(4))));
+        repair.transferred(NodeId(1), Slot(3), true);
+        assert_eq!(repair.pulled(10), [(slots(&[3]), false)]);
+        repair.transferred(NodeId(1), Slot(4), false);
+        assert_eq!(repair.wanted(|_| false), Some((NodeId(2), Slot(4))));
+        repair.transferred(NodeId(2), Slot(4), true);
+        assert!(repair.pulled(10).is_empty(), "node 1 has more of it");
+        assert_eq!(repair.pulled(2 * SECOND), [(slots(&[4]), true)]);
+    }
+
+    #[test]
+    fn while_parts_come_there_is_more_time_but_not_for_ever() {
+        let mut repair = repair(0);
+        repair.begin_pull(0, 1, slots(&[3]));
+        repair.surveyed(0, 1, NodeId(1), &slots(&[3]));
+        for second in 1..60 {
+            repair.part_came(second * SECOND, Slot(3));
+            assert!(repair.pulled(second * SECOND + 1).is_empty());
+        }
+        repair.part_came(60 * SECOND, Slot(3));
+        assert_eq!(repair.pulled(60 * SECOND), [(slots(&[3]), true)]);
     }
 }

@@ -3,9 +3,11 @@
 //! Copies are lattice values, so a write may arrive twice, late or after a later one. A write that reached W copies and still
 //! misses a replica is repeated a few times and then left to repair. A write that has not reached W by its deadline has
 //! *failed*: it may be on some disks, and whoever asked for it is told nothing, or told so, as its purpose wants.
+//! One write carries records of many slots that the same nodes keep, for as many purposes: a letter and a turn of the disk cost more than a record.
 //! Bound: `writes_max` writes at once; more are refused, and who asked tries again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::copy::RecordCopy;
 use super::mutant::{Planted, planted};
@@ -42,18 +44,29 @@ impl Default for WriteRules {
     }
 }
 
-/// A write under way, and what for.
-pub struct Write<P> {
-    /// The slot of its copies.
-    pub slot: Slot,
+/// What is to be written, to whom and what for.
+pub struct Order<P> {
     /// What is written.
     pub copies: Vec<RecordCopy>,
+    /// The nodes that keep all of it.
+    pub targets: BTreeSet<NodeId>,
+    /// Who must be among those that have it, also if it keeps the slots no longer: who leaves still settles what it handed out.
+    pub must: Option<NodeId>,
+    /// What for.
+    pub purposes: Vec<P>,
+}
+
+/// A write under way, and what for.
+struct Write<P> {
+    slots: BTreeSet<Slot>,
+    copies: Arc<[RecordCopy]>,
     targets: BTreeSet<NodeId>,
     acknowledged: BTreeSet<NodeId>,
     quorum: usize,
     /// Who must be among those that have it: a holder whose own disk lacks what it decided would decide it again.
     must: Option<NodeId>,
-    purpose: Option<P>,
+    /// None when it counts.
+    purposes: Option<Vec<P>>,
     tries: u32,
     next_try: Micros,
     deadline: Micros,
@@ -67,7 +80,7 @@ pub struct Sending {
     /// Who has not acknowledged it.
     pub to: Vec<NodeId>,
     /// What.
-    pub copies: Vec<RecordCopy>,
+    pub copies: Arc<[RecordCopy]>,
 }
 
 /// All writes of a node.
@@ -85,35 +98,25 @@ impl<P> Writes<P> {
         Writes { rules, planted, next: 0, writes: BTreeMap::new(), wakes: BTreeSet::new() }
     }
 
-    /// Begins a write to `targets`, of a cluster with `members` places, and to `must`, also if it keeps the slot no longer: who
-    /// leaves still settles what it handed out.
-    /// Gives the purpose back at the bound.
-    #[allow(clippy::too_many_arguments)]
-    pub fn begin(
-        &mut self,
-        now: Micros,
-        slot: Slot,
-        copies: Vec<RecordCopy>,
-        mut targets: BTreeSet<NodeId>,
-        members: usize,
-        must: Option<NodeId>,
-        purpose: P,
-    ) -> Result<Sending, P> {
+    /// Begins a write in a cluster with `members` places. Gives the purposes back at the bound.
+    pub fn begin(&mut self, now: Micros, order: Order<P>, members: usize) -> Result<Sending, Vec<P>> {
+        let Order { copies, mut targets, must, purposes } = order;
         if self.writes.len() >= self.rules.writes_max {
-            return Err(purpose);
+            return Err(purposes);
         }
         self.next += 1;
         targets.extend(must);
+        let copies: Arc<[RecordCopy]> = copies.into();
         let quorum = if planted!(self.planted, OneCopyIsEnough) { 1 } else { self.rules.quorum.min(members.max(1)) };
         let next_try = now + self.rules.retry_after;
         let write = Write {
-            slot,
-            copies: copies.clone(),
+            slots: copies.iter().map(RecordCopy::slot).collect(),
+            copies: Arc::clone(&copies),
             targets: targets.clone(),
             acknowledged: BTreeSet::new(),
             quorum,
             must,
-            purpose: Some(purpose),
+            purposes: Some(purposes),
             tries: 0,
             next_try,
             deadline: now + self.rules.deadline,
@@ -123,8 +126,8 @@ impl<P> Writes<P> {
         Ok(Sending { number: self.next, to: targets.into_iter().collect(), copies })
     }
 
-    /// A node has the write fsynced. Returns its purpose when that makes W.
-    pub fn acknowledged(&mut self, number: u64, by: NodeId) -> Option<P> {
+    /// A node has the write fsynced. Returns its purposes when that makes W.
+    pub fn acknowledged(&mut self, number: u64, by: NodeId) -> Option<Vec<P>> {
         let write = self.writes.get_mut(&number)?;
         if !write.targets.contains(&by) {
             return None;
@@ -132,14 +135,14 @@ impl<P> Writes<P> {
         write.acknowledged.insert(by);
         let enough = write.acknowledged.len() >= write.quorum
             && write.must.is_none_or(|node| write.acknowledged.contains(&node));
-        let purpose = if enough { write.purpose.take() } else { None };
+        let purposes = if enough { write.purposes.take() } else { None };
         if enough && write.acknowledged.is_superset(&write.targets) {
             self.remove(number);
         }
-        purpose
+        purposes
     }
 
-    /// Repeats what is due, to the nodes that `acting` names for its slot now, and gives up what has failed.
+    /// Repeats what is due, to the nodes that `acting` names for its slots now, and gives up what has failed.
     pub fn due(&mut self, now: Micros, acting: impl Fn(Slot) -> BTreeSet<NodeId>) -> (Vec<Sending>, Vec<P>) {
         let (mut sendings, mut failed) = (Vec::new(), Vec::new());
         while let Some(&(at, number)) = self.wakes.first()
@@ -148,16 +151,16 @@ impl<P> Writes<P> {
             self.wakes.remove(&(at, number));
             let rules = self.rules;
             let write = self.writes.get_mut(&number).expect("every wake has its write");
-            let settled = write.purpose.is_none();
+            let settled = write.purposes.is_none();
             if now >= write.deadline || (settled && write.tries >= rules.retries_max) {
                 let write = self.writes.remove(&number).expect("just looked up");
-                failed.extend(write.purpose);
+                failed.extend(write.purposes.into_iter().flatten());
                 continue;
             }
             write.tries += 1;
             write.next_try = now + rules.retry_after * u64::from(write.tries.min(4) + 1);
             // A replica that died is replaced by the next one; what it misses, repair brings when it is back.
-            let mut acting = acting(write.slot);
+            let mut acting: BTreeSet<NodeId> = write.slots.iter().flat_map(|slot| acting(*slot)).collect();
             acting.extend(write.must);
             if !settled {
                 write.targets.extend(acting.iter().copied());
@@ -166,7 +169,7 @@ impl<P> Writes<P> {
             let to: Vec<NodeId> = write.targets.iter().filter(silent).copied().collect();
             self.wakes.insert((write.next_try, number));
             if !to.is_empty() {
-                sendings.push(Sending { number, to, copies: write.copies.clone() });
+                sendings.push(Sending { number, to, copies: Arc::clone(&write.copies) });
             }
         }
         (sendings, failed)
@@ -180,7 +183,7 @@ impl<P> Writes<P> {
 
     /// Whether a write of this slot is under way.
     pub fn touches(&self, slot: Slot) -> bool {
-        self.writes.values().any(|write| write.slot == slot)
+        self.writes.values().any(|write| write.slots.contains(&slot))
     }
 
     /// Writes under way.
@@ -214,8 +217,12 @@ mod tests {
         vec![copy("http://a.example/", Progress::new(NodeId(1)))]
     }
 
+    fn order(targets: &[u64], must: Option<NodeId>) -> Order<&'static str> {
+        Order { copies: one(), targets: nodes(targets), must, purposes: vec!["purpose"] }
+    }
+
     fn begin(writes: &mut Writes<&'static str>, now: Micros) -> u64 {
-        writes.begin(now, Slot(1), one(), nodes(&[1, 2, 3]), 5, None, "purpose").ok().unwrap().number
+        writes.begin(now, order(&[1, 2, 3], None), 5).ok().unwrap().number
     }
 
     #[test]
@@ -225,7 +232,7 @@ mod tests {
         assert_eq!(writes.acknowledged(number, NodeId(1)), None);
         assert_eq!(writes.acknowledged(number, NodeId(1)), None, "the same node twice is one copy");
         assert_eq!(writes.acknowledged(number, NodeId(9)), None, "who was not asked has no say");
-        assert_eq!(writes.acknowledged(number, NodeId(2)), Some("purpose"));
+        assert_eq!(writes.acknowledged(number, NodeId(2)), Some(vec!["purpose"]));
         assert_eq!(writes.acknowledged(number, NodeId(3)), None);
         assert!(writes.is_empty());
     }
@@ -233,18 +240,17 @@ mod tests {
     #[test]
     fn a_write_waits_for_the_disk_of_who_decided_it() {
         let mut writes = Writes::new(WriteRules::default(), Planted::default());
-        let targets = nodes(&[1, 2, 3]);
-        let number = writes.begin(0, Slot(1), one(), targets, 5, Some(NodeId(1)), "purpose").ok().unwrap().number;
+        let number = writes.begin(0, order(&[1, 2, 3], Some(NodeId(1))), 5).ok().unwrap().number;
         assert_eq!(writes.acknowledged(number, NodeId(2)), None);
         assert_eq!(writes.acknowledged(number, NodeId(3)), None);
-        assert_eq!(writes.acknowledged(number, NodeId(1)), Some("purpose"));
-        let elsewhere = writes.begin(0, Slot(1), one(), nodes(&[2, 3]), 5, Some(NodeId(1)), "purpose");
+        assert_eq!(writes.acknowledged(number, NodeId(1)), Some(vec!["purpose"]));
+        let elsewhere = writes.begin(0, order(&[2, 3], Some(NodeId(1))), 5);
         let number = elsewhere.ok().unwrap().number;
         writes.acknowledged(number, NodeId(2));
         assert_eq!(writes.acknowledged(number, NodeId(3)), None, "also of who leaves, and keeps no copy any more");
         let (sendings, _) = writes.due(SECOND, |_| nodes(&[2, 3]));
         assert_eq!(sendings[0].to, [NodeId(1)]);
-        assert_eq!(writes.acknowledged(number, NodeId(1)), Some("purpose"));
+        assert_eq!(writes.acknowledged(number, NodeId(1)), Some(vec!["purpose"]));
     }
 
     #[test]
@@ -255,7 +261,7 @@ mod tests {
         let (sendings, failed) = writes.due(SECOND, |_| nodes(&[1, 3, 4]));
         assert!(failed.is_empty());
         assert_eq!(sendings[0].to, [NodeId(3), NodeId(4)]);
-        assert_eq!(writes.acknowledged(number, NodeId(4)), Some("purpose"));
+        assert_eq!(writes.acknowledged(number, NodeId(4)), Some(vec!["purpose"]));
     }
 
     #[test]
@@ -293,7 +299,7 @@ mod tests {
         let rules = WriteRules { writes_max: 1, ..WriteRules::default() };
         let mut writes = Writes::new(rules, Planted::default());
         begin(&mut writes, 0);
-        assert!(writes.begin(0, Slot(1), one(), nodes(&[1]), 5, None, "refused").is_err());
+        assert!(writes.begin(0, order(&[1], None), 5).is_err());
     }
 
     proptest! {

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::copy::RecordCopy;
 use crate::id::UrlId;
+use crate::key::UrlKey;
 use crate::query::{Column, Query, QueryError, Source};
+use crate::site::history::Event;
 
 /// Records that one question is about.
 pub const RECORDS_MAX: usize = 1_000;
@@ -26,6 +28,36 @@ pub enum RecordsRequest {
         /// The sites, and the crawls under which their URLs are kept.
         sites: Vec<(String, String)>,
     },
+    /// Notes of a site.
+    Notes {
+        /// What their keys begin with.
+        prefix: Vec<u8>,
+        /// Those behind this one.
+        after: Option<UrlKey>,
+    },
+    /// What the node saw of a URL.
+    History(UrlKey),
+    /// URLs of a crawl that are deleted and whose contents may be there, in the slots that the node holds.
+    Deleted {
+        /// The crawl.
+        crawl: String,
+        /// How many.
+        limit: usize,
+    },
+    /// Remove what the node has of the contents of these URLs.
+    Purge(Vec<UrlKey>),
+    /// Count the URLs of a crawl anew.
+    Recount {
+        /// The crawl.
+        crawl: String,
+    },
+}
+
+impl RecordsRequest {
+    /// Whether it only looks.
+    pub fn is_question(&self) -> bool {
+        !matches!(self, RecordsRequest::Purge(_) | RecordsRequest::Recount { .. })
+    }
 }
 
 /// A query as it travels: every node reads it anew.
@@ -84,6 +116,31 @@ pub enum RecordsAnswer {
         part: Vec<u8>,
         /// Slots that were looked at.
         slots: u32,
+    },
+    /// Notes.
+    Notes {
+        /// As they are kept.
+        copies: Vec<RecordCopy>,
+        /// There are more behind the last.
+        more: bool,
+    },
+    /// What was seen of a URL.
+    History(Vec<Event>),
+    /// URLs that are deleted.
+    Deleted {
+        /// Their keys, and their texts.
+        urls: Vec<(UrlKey, String)>,
+        /// Slots that were looked at.
+        slots: u32,
+    },
+    /// Versions of contents that were removed.
+    Purged(u64),
+    /// What a recount found.
+    Recounted {
+        /// Hosts whose counters were wrong.
+        corrected: u64,
+        /// Hosts looked at.
+        hosts: u64,
     },
 }
 

@@ -11,6 +11,7 @@ use super::definition::{CrawlDefinition, CrawlState, DefinitionError};
 use super::filter::{Filter, FilterRules};
 use crate::cluster::registry::{Definition, DefinitionKind, Version};
 use crate::key::DEFAULT_CRAWL;
+use crate::scrape::Processing;
 use crate::site::{GENERAL_SITE, Site, SiteDefinition};
 use crate::url::UrlRules;
 
@@ -27,6 +28,49 @@ pub struct Crawl {
     pub left: Option<u64>,
     /// The site that it is, if it is one.
     pub site: Option<Arc<SiteDefinition>>,
+    /// What is to become of its pages, if the site says.
+    pub processing: Option<Arc<Processing>>,
+}
+
+/// Limits of a crawl that hold for the whole cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Pages.
+    pub pages: Option<u64>,
+    /// URLs that fail for good.
+    pub errors: Option<u64>,
+    /// URLs that are known.
+    pub urls: Option<u64>,
+}
+
+impl Limits {
+    fn of(definition: &CrawlDefinition, site: Option<&SiteDefinition>) -> Limits {
+        let some = |limit: u64| (limit > 0).then_some(limit);
+        Limits {
+            pages: definition.pages_max,
+            errors: site.and_then(|site| some(site.site.max_errors)),
+            urls: site.and_then(|site| some(site.site.max_urls)),
+        }
+    }
+
+    /// Whether nothing is handed out before somebody has counted: what is fetched may become a page or an error, and names URLs.
+    fn bounds_fetches(&self) -> bool {
+        *self != Limits::default()
+    }
+}
+
+/// What a node may still do of what all nodes together may do `limit` times: `here` is done in its slots, `others` nodes have done or speak for `theirs`.
+///
+/// With N nodes that hear of each other at most N − 1 more is done than asked for, besides what was in flight when slots moved.
+pub fn share(limit: u64, here: u64, theirs: u64, others: usize) -> u64 {
+    limit.saturating_sub(here.saturating_add(theirs)).div_ceil(others as u64 + 1)
+}
+
+impl Crawl {
+    /// Its limits.
+    pub fn limits(&self) -> Limits {
+        Limits::of(&self.definition, self.site.as_deref())
+    }
 }
 
 /// All crawls.
@@ -95,10 +139,13 @@ impl Crawls {
         }
         if !site.deleted {
             let said = site.crawl();
-            let (filter, left) = self.rules_of(self.of_sites.get(&said.name), &said);
+            let limits = Limits::of(&said, Some(&site));
+            let (filter, left) = self.rules_of(self.of_sites.get(&said.name), &said, limits);
             let version = version.unwrap_or(Version { number: 0, node: crate::id::NodeId(0), boot: 0 });
-            self.of_sites
-                .insert(said.name.clone(), Crawl { definition: said, version, filter, left, site: Some(site) });
+            // A rule that this node does not understand was made by a newer one; nothing is processed by half of the rules.
+            let processing = Processing::of_site(&site.site).ok().flatten().map(Arc::new);
+            let crawl = Crawl { definition: said, version, filter, left, site: Some(site), processing };
+            self.of_sites.insert(crawl.definition.name.clone(), crawl);
         }
     }
 
@@ -107,12 +154,14 @@ impl Crawls {
         &self,
         before: Option<&Crawl>,
         said: &CrawlDefinition,
+        limits: Limits,
     ) -> (Result<Arc<Filter>, DefinitionError>, Option<u64>) {
         match before.filter(|before| before.definition.asks_the_same(said)) {
-            Some(same) => (same.filter.clone(), same.left),
+            Some(same) if same.limits() == limits => (same.filter.clone(), same.left),
+            Some(same) => (same.filter.clone(), limits.bounds_fetches().then_some(0)),
             None => {
                 let understood = said.prepare(self.base(), &self.urls);
-                (understood.map(|(filter, _)| Arc::new(filter)), said.pages_max.map(|_| 0))
+                (understood.map(|(filter, _)| Arc::new(filter)), limits.bounds_fetches().then_some(0))
             }
         }
     }
@@ -123,8 +172,9 @@ impl Crawls {
             self.defined.remove(name);
             return;
         };
-        let (filter, left) = self.rules_of(self.defined.get(name), &said);
-        self.defined.insert(name.clone(), Crawl { definition: said, version, filter, left, site: None });
+        let (filter, left) = self.rules_of(self.defined.get(name), &said, Limits::of(&said, None));
+        let crawl = Crawl { definition: said, version, filter, left, site: None, processing: None };
+        self.defined.insert(name.clone(), crawl);
     }
 
     /// With this many pages left to hand out here, of crawls that have a limit.
@@ -133,7 +183,7 @@ impl Crawls {
         for (name, left) in left {
             let (defined, of_sites) = (&mut crawls.defined, &mut crawls.of_sites);
             if let Some(crawl) = defined.get_mut(name).or_else(|| of_sites.get_mut(name)) {
-                crawl.left = crawl.definition.pages_max.map(|_| *left);
+                crawl.left = crawl.limits().bounds_fetches().then_some(*left);
             }
         }
         crawls
@@ -182,6 +232,19 @@ impl Crawls {
         (limit > 0).then(|| usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
+    /// How long a page of a crawl may take, in milliseconds, and how many bytes it may have, where its site says so.
+    pub fn fetch_limits(&self, name: &str) -> (Option<u64>, Option<usize>) {
+        let Some(site) = self.get(name).and_then(|crawl| crawl.site.as_ref()) else { return (None, None) };
+        let some = |limit: u64| (limit > 0).then_some(limit);
+        let bytes = some(site.site.max_resource_size).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        (some(site.site.http_timeout), bytes)
+    }
+
+    /// What is to become of the pages of a crawl, if its site says.
+    pub fn processing(&self, name: &str) -> Option<&Arc<Processing>> {
+        self.get(name)?.processing.as_ref()
+    }
+
     /// The rules that URLs of a crawl go by; `None` if nothing is known of it here.
     pub fn filter(&self, name: &str) -> Option<&Arc<Filter>> {
         match self.get(name) {
@@ -221,6 +284,7 @@ mod tests {
     use crate::cluster::registry::DefinitionKey;
     use crate::id::NodeId;
     use crate::url::CanonicalUrl;
+    use proptest::prelude::*;
 
     fn crawls() -> Crawls {
         let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[]).unwrap();
@@ -246,6 +310,23 @@ mod tests {
             key: DefinitionKey { kind: DefinitionKind::Crawl, name: "news".into() },
             version: Version { number, node: NodeId(1), boot: 1 },
             body: Some(said.encode().unwrap()),
+        }
+    }
+
+    proptest! {
+        /// Nodes count, speak and work in any order; each hears what others said last.
+        #[test]
+        fn nodes_that_share_a_limit_do_hardly_more_than_it(limit in 1..200u64, steps in proptest::collection::vec((0..4usize, 0..50u64), 1..300)) {
+            let (mut done, mut left, mut spoken) = ([0u64; 4], [0u64; 4], [None::<u64>; 4]);
+            for (node, work) in steps {
+                let others: Vec<u64> = (0..4).filter(|other| *other != node).filter_map(|other| spoken[other]).collect();
+                left[node] = share(limit, done[node], others.iter().sum(), others.len());
+                spoken[node] = Some(done[node] + left[node]);
+                let work = work.min(left[node]);
+                done[node] += work;
+                left[node] -= work;
+            }
+            prop_assert!(done.iter().sum::<u64>() < limit + 4, "{done:?} of {limit}");
         }
     }
 

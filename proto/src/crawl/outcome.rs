@@ -38,6 +38,37 @@ pub enum Ending {
     Failed(Failure, Option<Box<Findings>>, Option<u64>),
     /// The rules of this run do not admit it.
     Filtered,
+    /// An answer below 400 that the rules of its site were applied to.
+    Processed {
+        /// What was found.
+        found: Box<Findings>,
+        /// Why nothing, or not all, was made of it.
+        errors: ErrorMask,
+        /// Whether something was made of it.
+        made: bool,
+        /// Whether the errors are failures; otherwise the page was none of the rules' business.
+        failed: bool,
+    },
+}
+
+impl Ending {
+    /// What was found, if there was an answer below 400.
+    pub fn found_mut(&mut self) -> Option<&mut Findings> {
+        match self {
+            Ending::Answered(found) | Ending::Processed { found, .. } => Some(found),
+            _ => None,
+        }
+    }
+
+    /// Whether there was an answer below 400.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Ending::Answered(_) | Ending::Processed { .. })
+    }
+
+    /// Whether there was an answer below 400, or one that said that nothing changed.
+    pub fn is_page(&self) -> bool {
+        self.is_answer() || matches!(self, Ending::NotModified { .. })
+    }
 }
 
 /// The one way a round ended.
@@ -73,7 +104,15 @@ pub struct Settlement {
 /// Decides what becomes of `record`, whose fetch by `pick` ended at `now_unix_ms`.
 pub fn settle(record: UrlRecord, pick: &Pick, ending: Ending, now_unix_ms: u64, rules: &OutcomeRules) -> Settlement {
     let mut settlement = match ending {
-        Ending::Answered(found) => answered(record, pick, found, rules),
+        Ending::Answered(found) => answered(record, pick, found, true, rules),
+        Ending::Processed { found, errors, made, failed } => {
+            let mut settlement = answered(record, pick, found, made, rules);
+            settlement.record.error_mask = errors;
+            if failed {
+                settlement.record.state = UrlState::Error;
+            }
+            settlement
+        }
         Ending::NotModified { at, crawling_ms } => not_modified(record, pick, at, crawling_ms, rules),
         Ending::Failed(failure, found, wait_ms) => {
             return failed(record, pick, failure, found, wait_ms, now_unix_ms, rules);
@@ -84,12 +123,18 @@ pub fn settle(record: UrlRecord, pick: &Pick, ending: Ending, now_unix_ms: u64, 
     settlement
 }
 
-fn answered(mut record: UrlRecord, pick: &Pick, mut found: Box<Findings>, rules: &OutcomeRules) -> Settlement {
+fn answered(
+    mut record: UrlRecord,
+    pick: &Pick,
+    mut found: Box<Findings>,
+    processed: bool,
+    rules: &OutcomeRules,
+) -> Settlement {
     let before = record.findings.take();
     let same = before.as_ref().is_some_and(|before| before.failure.is_none() && before.digest == found.digest);
     let known = before.as_deref().cloned().unwrap_or_default();
     found.crawled = known.crawled.saturating_add(1);
-    found.processed = known.processed.saturating_add(1);
+    found.processed = known.processed.saturating_add(u32::from(processed));
     found.changes = known.changes + u32::from(before.is_some() && !same);
     found.unchanged = known.unchanged + u32::from(same);
     let kind = match (same, found.duplicate_of) {
@@ -131,7 +176,10 @@ fn failed(
     let decided = verdict(failure, tried, &rules.retry);
     let known = record.findings.take().map(|known| *known).unwrap_or_default();
     let mut found = found.unwrap_or_else(|| Box::new(Findings { crawled_at: now_unix_ms, ..Findings::default() }));
-    let asked = !matches!(failure, Failure::RobotsForbidden | Failure::RobotsUnavailable | Failure::AddressRefused);
+    let asked = !matches!(
+        failure,
+        Failure::RobotsForbidden | Failure::RobotsUnavailable | Failure::AddressRefused | Failure::NoProxy
+    );
     found.crawled = known.crawled + u32::from(asked);
     (found.processed, found.changes, found.unchanged) = (known.processed, known.changes, known.unchanged);
     found.failure = Some(failure);
@@ -219,6 +267,7 @@ fn jittered(wait_ms: u64, url: &crate::url::CanonicalUrl, attempt: u16) -> u64 {
 mod tests {
     use super::*;
     use crate::batch::EntryKind;
+    use crate::error_mask::ErrorBit;
     use crate::key::{DEFAULT_CRAWL, Order, QueueKey};
     use crate::record::Validators;
     use crate::url::{CanonicalUrl, UrlRules};
@@ -267,6 +316,22 @@ mod tests {
         assert_eq!((settled.kind, settled.record.progress.status), (OutcomeKind::Stored, Status::Processed));
         assert!(settled.again.is_none());
         assert_eq!(settled.record.findings.unwrap().crawled, 1);
+    }
+
+    #[test]
+    fn what_the_rules_of_a_site_made_of_a_page_is_told_apart() {
+        let processed = |errors: ErrorMask, made, failed| {
+            let ending = Ending::Processed { found: found(1), errors, made, failed };
+            settle(record(), &pick(record().progress), ending, 0, &rules(Some(1)))
+        };
+        let good = processed(ErrorMask::NONE, true, false);
+        assert_eq!((good.record.state, good.record.findings.unwrap().processed), (UrlState::Enabled, 1));
+        let skipped = processed(ErrorBit::UnsupportedContentType.into(), false, false);
+        assert_eq!((skipped.record.state, skipped.record.findings.unwrap().processed), (UrlState::Enabled, 0));
+        let failed = processed(ErrorBit::MandatoryTemplate.into(), true, true);
+        assert_eq!((failed.record.state, failed.record.progress.status), (UrlState::Error, Status::Processed));
+        assert!(failed.record.error_mask.contains(ErrorBit::MandatoryTemplate));
+        assert!(failed.again.is_some() && failed.kind == OutcomeKind::Stored, "its next round may go better");
     }
 
     #[test]

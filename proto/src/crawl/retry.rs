@@ -50,6 +50,8 @@ pub enum Failure {
     RobotsUnavailable,
     /// Our own actor died with the page in hand.
     Lost,
+    /// The site has proxies for the host, and none of them works.
+    NoProxy,
 }
 
 /// How often and how soon a failed fetch is repeated.
@@ -165,6 +167,8 @@ fn row(failure: Failure) -> (Repeat, HostVerdict, ErrorBit) {
         Failure::RobotsUnavailable => (Repeat::Robots, Failing, ErrorBit::Robots),
         // Bounded like the others: a page that kills our actor must not do so for ever.
         Failure::Lost => (Repeat::AtOnce, Healthy, ErrorBit::Crawler),
+        // Nothing was heard of the host itself.
+        Failure::NoProxy => (Repeat::Doubling, Healthy, ErrorBit::NoValidProxy),
     }
 }
 
@@ -214,6 +218,7 @@ impl Failure {
             Failure::RobotsForbidden => "robots_forbidden",
             Failure::RobotsUnavailable => "robots_unavailable",
             Failure::Lost => "lost",
+            Failure::NoProxy => "no_proxy",
         }
     }
 
@@ -258,6 +263,7 @@ mod tests {
             Failure::RobotsForbidden,
             Failure::RobotsUnavailable,
             Failure::Lost,
+            Failure::NoProxy,
         ];
         all.extend((400..=599).map(Failure::Http));
         all
@@ -284,7 +290,7 @@ mod tests {
             | Failure::ConnectionBroken
             | Failure::ProtocolBroken
             | Failure::RobotsUnavailable => (true, Failing),
-            Failure::Lost => (true, Healthy),
+            Failure::Lost | Failure::NoProxy => (true, Healthy),
             Failure::Http(429 | 503) => (true, SlowDown),
             Failure::Http(501 | 505 | 506 | 510) => (false, Healthy),
             Failure::Http(408 | 500..=599) => (true, Failing),
@@ -357,9 +363,9 @@ mod tests {
     #[test]
     fn names_are_distinct_and_statuses_are_told_apart() {
         let names: std::collections::BTreeSet<_> = failures().iter().map(|failure| failure.name()).collect();
-        assert_eq!(names.len(), 19);
+        assert_eq!(names.len(), 20);
         let texts: std::collections::BTreeSet<_> = failures().iter().map(Failure::to_string).collect();
-        assert_eq!(texts.len(), 218);
+        assert_eq!(texts.len(), 219);
         assert_eq!(Failure::Http(404).to_string(), "http_404");
     }
 

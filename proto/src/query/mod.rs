@@ -42,6 +42,10 @@ pub enum Source {
     Urls,
     /// Sites.
     Sites,
+    /// Attributes of a site and its URLs.
+    Attributes,
+    /// Proxies of a site.
+    Proxies,
 }
 
 impl Source {
@@ -50,6 +54,8 @@ impl Source {
         match self {
             Source::Urls => URL_FIELDS,
             Source::Sites => SITE_FIELDS,
+            Source::Attributes => ATTRIBUTE_FIELDS,
+            Source::Proxies => PROXY_FIELDS,
         }
     }
 }
@@ -121,6 +127,26 @@ pub const SITE_FIELDS: &[(&str, Kind)] = &[
     ("recrawlPeriod", Kind::Number),
     ("cDate", Kind::Time),
     ("uDate", Kind::Time),
+];
+
+/// Fields of an attribute.
+pub const ATTRIBUTE_FIELDS: &[(&str, Kind)] = &[
+    ("siteId", Kind::Text),
+    ("name", Kind::Text),
+    ("urlMd5", Kind::Text),
+    ("value", Kind::Text),
+    ("cDate", Kind::Time),
+];
+
+/// Fields of a proxy.
+pub const PROXY_FIELDS: &[(&str, Kind)] = &[
+    ("host", Kind::Text),
+    ("priority", Kind::Number),
+    ("state", Kind::Number),
+    ("faults", Kind::Number),
+    ("faultsMax", Kind::Number),
+    ("countryCode", Kind::Text),
+    ("description", Kind::Text),
 ];
 
 /// Why a text is no query.

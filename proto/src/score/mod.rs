@@ -3,17 +3,22 @@
 //! A [`Scorer`] turns a [`Graph`] into one number a page; all numbers of a graph sum to 1. [`pagerank`] and [`hits`] are
 //! computed over the whole graph, again and again until the numbers hardly change, and begin where the last time ended.
 //! [`opic`] is cheap and never computed: every crawled page hands on what it has. [`priority`] says what a score means in
-//! a queue, [`link_row`] how the links of a page lie on disk.
+//! a queue, [`link_row`] how the links of a page lie on disk. [`best_first`] picks pages over many domains for crawlers with fetchers of their own, as far as
+//! the [`temperature`] of each domain lets it; [`revisit`] says when a page is fetched again. [`rounds`] computes scores over several nodes.
 //!
 //! The core knows neither threads nor files. Vectors and lists come as slices, so that whoever calls may have mapped them
 //! from a file, and the loop over all pages goes through [`Cores`], which may share the pages among threads: each page's
 //! sum is made by one of them in the order of its links, so the result is the same on any number of cores.
 
+pub mod best_first;
 pub mod hits;
 pub mod link_row;
 pub mod opic;
 pub mod pagerank;
 pub mod priority;
+pub mod revisit;
+pub mod rounds;
+pub mod temperature;
 #[cfg(test)]
 mod tests;
 

@@ -7,24 +7,37 @@
 //!
 //! Fields and their names in JSON are those of the original. Dates are UTC, `2026-11-17 02:00:00`. For every `max…` field 0 means no limit.
 
+mod attribute;
+pub mod batch;
+pub mod content;
 mod filter;
+pub mod history;
+pub mod life;
+pub mod note;
 mod operation;
+pub mod proxy;
 #[cfg(test)]
 mod tests;
 mod update;
+pub mod upkeep;
 mod url;
 
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 
+pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
+pub use self::content::{UrlContent, UrlPut};
 pub use self::filter::SiteFilter;
 pub use self::operation::{BadRequest, Criterions, Operation, SiteCleanup, SiteDelete, SiteFind, SiteStatus, code};
+pub use self::proxy::{ProxyOrder, SiteProxy};
 pub use self::update::SiteUpdate;
+pub use self::upkeep::Upkeep;
 pub use self::url::{SiteSelect, UrlFetch, UrlNew, UrlOrder, UrlRow, json_of};
 use crate::crawl::definition::{CrawlDefinition, CrawlState, SEEDS_MAX};
 use crate::crawl::filter::Scope;
 use crate::key::crawl_name_is_valid;
 use crate::query::{Row, Value};
+use crate::scrape::Processing;
 use crate::wire::{self, WireError};
 
 /// The site of URLs that belong to no other. It is there from the beginning.
@@ -37,6 +50,9 @@ pub const ID_BYTES_MAX: usize = 64;
 pub const PROPERTIES_MAX: usize = 256;
 /// Bytes of a property's value.
 pub const PROPERTY_BYTES_MAX: usize = 8_192;
+/// Properties that are conditions on URLs.
+const CONDITIONS: [&str; 4] =
+    ["AGING_URL_CRITERION", "RECRAWL_WHERE", "RECRAWL_DELETE_WHERE", "AUTO_REMOVE_RESOURCES_WHERE"];
 /// Version of the encoding of a site.
 const VERSION: u16 = 1;
 
@@ -175,6 +191,8 @@ pub struct Site {
     pub urls: Vec<RootUrl>,
     pub filters: Vec<SiteFilter>,
     pub properties: Vec<Property>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub proxies: Vec<SiteProxy>,
     #[serde(rename = "cDate")]
     pub c_date: Option<String>,
     #[serde(rename = "uDate")]
@@ -229,6 +247,7 @@ impl Default for Site {
             urls: Vec::new(),
             filters: Vec::new(),
             properties: Vec::new(),
+            proxies: Vec::new(),
             c_date: None,
             u_date: None,
             tc_date: None,
@@ -250,7 +269,12 @@ impl Default for Site {
 
 /// The MD5 of a text, in hexadecimal digits.
 pub fn md5_hex(text: &str) -> String {
-    Md5::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    md5_of(text.as_bytes())
+}
+
+/// The MD5 of bytes, in hexadecimal digits.
+pub fn md5_of(bytes: &[u8]) -> String {
+    Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Site {
@@ -322,6 +346,20 @@ impl Site {
             if property.value.len() > PROPERTY_BYTES_MAX {
                 return bad(&format!("properties[{at}].value"), format!("more than {PROPERTY_BYTES_MAX} bytes"));
             }
+        }
+        for name in CONDITIONS {
+            if let Some(text) = self.property(name) {
+                upkeep::check_condition(name, text)?;
+            }
+        }
+        self.frequency_delay_ms()?;
+        if self.proxies.len() > proxy::PROXIES_MAX {
+            return bad("proxies", format!("{} of them, more than {}", self.proxies.len(), proxy::PROXIES_MAX));
+        }
+        self.proxies = self.proxies.into_iter().map(SiteProxy::checked).collect::<Result<_, _>>()?;
+        if let Err((at, error)) = Processing::of_site(&self) {
+            let inside = if error.path.is_empty() { String::new() } else { format!(".{}", error.path) };
+            return bad(&format!("properties[{at}].value{inside}"), error.what);
         }
         if let Some(text) = &self.recrawl_date
             && crate::date::parse(text).is_none()
@@ -408,8 +446,7 @@ impl SiteDefinition {
             include.extend(seeds.iter().map(|seed| format!("^{}$", regex::escape(seed))));
         }
         let some = |limit: u64| (limit > 0).then_some(limit);
-        let crawls =
-            site.property("MODES_FLAG").and_then(|flags| flags.parse::<u64>().ok()).is_none_or(|flags| flags & 1 == 1);
+        let crawls = site.mode(upkeep::mode::CRAWL);
         CrawlDefinition {
             name: self.crawl_name(),
             seeds,
@@ -418,8 +455,9 @@ impl SiteDefinition {
             exclude,
             depth_max: (site.url_type == url_type::SINGLE).then_some(0),
             pages_max: some(site.max_resources),
-            delay_ms: some(site.request_delay),
-            recrawl_period_s: some(site.recrawl_period.saturating_mul(60)),
+            delay_ms: some(site.request_delay.max(site.frequency_delay_ms().unwrap_or(0))),
+            // A site with a date is crawled again as a whole when that has come; else each page in its own time.
+            recrawl_period_s: some(site.recrawl_period.saturating_mul(60)).filter(|_| site.recrawl_date.is_none()),
             state: match site.state {
                 state::ACTIVE if crawls => CrawlState::Running,
                 state::DISABLED => CrawlState::Stopped,

@@ -47,6 +47,40 @@ pub enum Operation {
     UrlCleanup,
     /// Ask a query over sites or URLs.
     SqlCustom,
+    /// Read contents of some.
+    UrlContent,
+    /// Remove the contents of deleted ones.
+    UrlPurge,
+    /// Delete those that are too old.
+    UrlAge,
+    /// Hand contents in.
+    UrlPut,
+    /// What happened to some.
+    UrlHistory,
+    /// How often what happened to some.
+    UrlStats,
+    /// Count the URLs of sites anew.
+    FieldRecalculate,
+    /// Set attributes.
+    AttributeSet,
+    /// Change attributes.
+    AttributeUpdate,
+    /// Delete attributes.
+    AttributeDelete,
+    /// Look at attributes.
+    AttributeFetch,
+    /// Give a site a proxy.
+    ProxyNew,
+    /// Change one.
+    ProxyUpdate,
+    /// Take it away.
+    ProxyDelete,
+    /// Look at one.
+    ProxyStatus,
+    /// Look for proxies.
+    ProxyFind,
+    /// Crawl and process URLs now.
+    Batch,
 }
 
 impl Operation {
@@ -65,10 +99,30 @@ impl Operation {
         ("URL_FETCH", Operation::UrlFetch),
         ("URL_CLEANUP", Operation::UrlCleanup),
         ("SQL_CUSTOM", Operation::SqlCustom),
+        ("URL_CONTENT", Operation::UrlContent),
+        ("URL_PURGE", Operation::UrlPurge),
+        ("URL_AGE", Operation::UrlAge),
+        ("URL_PUT", Operation::UrlPut),
+        ("URL_HISTORY", Operation::UrlHistory),
+        ("URL_STATS", Operation::UrlStats),
+        ("FIELD_RECALCULATE", Operation::FieldRecalculate),
+        ("ATTRIBUTE_SET", Operation::AttributeSet),
+        ("ATTRIBUTE_UPDATE", Operation::AttributeUpdate),
+        ("ATTRIBUTE_DELETE", Operation::AttributeDelete),
+        ("ATTRIBUTE_FETCH", Operation::AttributeFetch),
+        ("PROXY_NEW", Operation::ProxyNew),
+        ("PROXY_UPDATE", Operation::ProxyUpdate),
+        ("PROXY_DELETE", Operation::ProxyDelete),
+        ("PROXY_STATUS", Operation::ProxyStatus),
+        ("PROXY_FIND", Operation::ProxyFind),
+        ("BATCH", Operation::Batch),
     ];
 
-    /// The operation of this name.
+    /// The operation of this name; the original shortens some.
     pub fn of_name(name: &str) -> Option<Operation> {
+        let long =
+            name.to_ascii_uppercase().replacen("ATTR_", "ATTRIBUTE_", 1).replacen("F_RECALC", "FIELD_RECALCULATE", 1);
+        let name = long.as_str();
         Operation::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, operation)| *operation)
     }
 
@@ -86,6 +140,12 @@ impl Operation {
                 | Operation::UrlStatus
                 | Operation::UrlFetch
                 | Operation::SqlCustom
+                | Operation::UrlContent
+                | Operation::UrlHistory
+                | Operation::UrlStats
+                | Operation::AttributeFetch
+                | Operation::ProxyStatus
+                | Operation::ProxyFind
         )
     }
 }

@@ -10,7 +10,7 @@ use crate::date;
 use crate::id::UrlId;
 use crate::key::UrlKey;
 use crate::query::{Query, Row, Source, URL_FIELDS, Value};
-use crate::record::{UrlRecord, UrlState};
+use crate::record::UrlRecord;
 use crate::url::{CanonicalUrl, UrlRules};
 
 /// How URL_NEW finds the site of a URL that names none.
@@ -107,9 +107,10 @@ pub struct UrlOrder {
     /// What URL_UPDATE sets: 1 to be crawled again.
     #[serde(default)]
     pub status: Option<u8>,
+    /// What URL_DELETE does with contents: 1 they go now, 0 they stay until they are purged.
     #[serde(rename = "delayedType", default)]
-    _delayed_type: Ignored,
-    #[serde(default)]
+    pub delayed_type: u8,
+    #[serde(rename = "reason", default)]
     _reason: Ignored,
 }
 
@@ -119,9 +120,29 @@ impl UrlOrder {
         read(body)
     }
 
+    /// Names a URL, or its id.
+    pub(super) fn naming(site_id: &str, url: &str, url_md5: &str, url_type: u8) -> UrlOrder {
+        UrlOrder {
+            url: url.to_owned(),
+            url_md5: url_md5.to_owned(),
+            site_id: site_id.to_owned(),
+            url_type,
+            criterions: None,
+            state: None,
+            status: None,
+            delayed_type: 0,
+            _reason: Ignored,
+        }
+    }
+
     /// The site; the general one if none is named.
     pub fn site(&self) -> &str {
         if self.site_id.is_empty() { GENERAL_SITE } else { &self.site_id }
+    }
+
+    /// The URL, or the id, as it was given.
+    pub fn text(&self) -> &str {
+        if self.url.is_empty() { &self.url_md5 } else { &self.url }
     }
 
     /// The URL that it names, in the form that `rules` bring URLs into.
@@ -142,7 +163,7 @@ impl UrlOrder {
     }
 }
 
-fn parse_id(text: &str) -> Option<UrlId> {
+pub(super) fn parse_id(text: &str) -> Option<UrlId> {
     let bytes: Option<Vec<u8>> =
         (0..text.len() / 2).map(|at| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()).collect();
     let id: [u8; 16] = bytes?.try_into().ok()?;
@@ -268,7 +289,7 @@ impl Row for UrlRow<'_> {
 impl UrlRow<'_> {
     /// Whether people still see it.
     pub fn is_there(&self) -> bool {
-        self.record.state != UrlState::Deleted
+        !self.record.state.is_gone()
     }
 
     /// All its fields.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use node::edges::disk::{DiskError, Job, Kept, Landing, ReplicaJob, Reply};
-use node::edges::store::{Admitted, Begun, Merged, State};
+use node::edges::disk::{ContentJob, DiskError, Job, Kept, Landing, ReplicaJob, Reply, Stand};
+use node::edges::store::{Admitted, Arriving, Begun, Merged, State};
+use node::edges::warc::WarcPosition;
+use proto::cluster::contents::{ContentKey, Offer};
 use proto::cluster::membership::next_bump;
 use proto::cluster::message::Stage;
 use proto::cluster::mutant::Planted;
@@ -14,10 +16,11 @@ use proto::id::UrlId;
 use proto::key::UrlKey;
 use tokio::sync::mpsc;
 
+use super::contents::PAGE_BYTES;
 use super::edges::Place;
-use crate::pure::storage::{Fresh, Records, Storage, What};
+use crate::pure::storage::{Fresh, Pages, PagesWrite, Records, Storage, What};
 use crate::world::disk::{Stored, Synced};
-use crate::world::random::Random;
+use crate::world::random::{For, Random};
 
 /// Longest wait of a retry, in milliseconds; twice it, what is due comes from a clock that was set.
 const WAIT_MAX_MS: u64 = 1_000;
@@ -79,7 +82,9 @@ fn is_write(job: &Job) -> bool {
     use ReplicaJob::{Begin, Define, Drop, Keep, Merge};
     matches!(
         job,
-        Job::KeepFacts(..) | Job::Replica(Merge { .. } | Drop { .. } | Keep(..) | Begin { .. } | Define { .. })
+        Job::KeepFacts(..)
+            | Job::Replica(Merge { .. } | Drop { .. } | Keep(..) | Begin { .. } | Define { .. })
+            | Job::Content(ContentJob::Mark(..) | ContentJob::TakeBack(..) | ContentJob::Keep(..))
     )
 }
 
@@ -188,21 +193,29 @@ impl Memory {
                 }));
             }
             Job::Replica(ReplicaJob::Keep(landing, reply)) => {
-                // Contents are not part of this world; keeping one takes its time all the same.
-                let Landing { pick, ending, links, .. } = *landing;
-                let kept = Kept { flight: pick.flight, ending, links, lacks: None };
+                let Landing { pick, ending, links, captured, .. } = *landing;
+                let lacks = captured.map(|_| {
+                    let key = self.page_key(place, &pick, writes);
+                    writes.push(What::Pages(PagesWrite::Fetched(pick.flight, key.clone())));
+                    (key, PAGE_BYTES)
+                });
+                let kept = Kept { flight: pick.flight, ending, links, lacks };
                 answers.push(Box::new(move |_, done| say(reply, done.map(|()| kept))));
             }
             Job::Replica(ReplicaJob::Begin { unix_s, least, reply }) => {
-                let stored = {
+                let (stored, folder) = {
                     let mut world = place.shared.lock();
                     if least.is_some() {
                         world.sometimes("life_outdated");
                     }
-                    world.nodes.get(&place.id).and_then(|node| node.disk.durable().0.boot)
+                    let records = world.nodes.get(&place.id).map(|node| &node.disk.durable().0);
+                    let fresh = records.is_none_or(|records| records.pages.folder == 0);
+                    let mut draw = Random::at(world.plan.seed, For::Folder, place.id.0, u64::from(place.process));
+                    (records.and_then(|records| records.boot), fresh.then(|| draw.number().max(1)))
                 };
                 let boot = next_bump(stored.max(least), unix_s);
                 writes.push(What::Boot(boot));
+                writes.extend(folder.map(|folder| What::Pages(PagesWrite::Folder(folder))));
                 let place = place.clone();
                 answers.push(Box::new(move |memory, done| {
                     let begun = done.map(|()| memory.begin(&place, boot));
@@ -213,8 +226,38 @@ impl Memory {
                 writes.push(What::Definitions(0, definitions));
                 answers.push(Box::new(move |_, done| say(reply, done)));
             }
+            Job::Content(ContentJob::Mark(keys, holding, reply)) => {
+                writes.push(What::Pages(PagesWrite::Copied(holding, keys)));
+                answers.push(Box::new(move |_, done| say(reply, done)));
+            }
+            Job::Content(ContentJob::TakeBack(holding, _, reply)) => {
+                writes.push(What::Pages(PagesWrite::TakenBack(holding)));
+                answers.push(Box::new(move |_, done| say(reply, done.map(|()| None))));
+            }
+            Job::Content(ContentJob::Keep(from, arriving, reply)) => {
+                let keys = arriving.into_iter().map(|Arriving { offer, .. }| key_of(&offer)).collect();
+                writes.push(What::Pages(PagesWrite::Came(0, from, keys)));
+                answers.push(Box::new(move |_, done| say(reply, done)));
+            }
             _ => unreachable!("reads go to `read`"),
         }
+    }
+
+    /// Names the page that a flight brought: another fetch of the same round may be here already, or come with this group.
+    fn page_key(&self, place: &Place, pick: &proto::batch::Pick, writes: &[What]) -> ContentKey {
+        let url = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
+        let mut key = ContentKey { url, round: pick.entry.progress.round, other: None };
+        let comes = |what: &What| match what {
+            What::Pages(PagesWrite::Fetched(_, other)) => *other == key,
+            What::Pages(PagesWrite::Came(_, _, others)) => others.contains(&key),
+            _ => false,
+        };
+        if pages(place, |pages| pages.here.contains(&key)).unwrap_or(false) || writes.iter().any(comes) {
+            let fetch =
+                (u128::from(place.id.0 + 1) << 96) | (u128::from(place.process) << 64) | u128::from(pick.flight);
+            key.other = Some(fetch.to_be_bytes());
+        }
+        key
     }
 
     /// What became durable, and what of it is in its queue now.
@@ -263,6 +306,7 @@ impl Memory {
             Job::State(reply) => say(reply, Ok(State::default())),
             Job::Stop => {}
             Job::Replica(job) => self.read_replica(place, job),
+            Job::Content(job) => read_contents(place, job),
             _ => unreachable!("only a node alone asks for this"),
         }
     }
@@ -281,20 +325,22 @@ impl Memory {
                 };
                 say(reply, Ok(picks.into_iter().map(select).collect()));
             }
-            ReplicaJob::Settle { pick, ending, stage, unix_ms, reply } => {
-                let settled = match stage {
+            ReplicaJob::Settle { flights, unix_ms, reply } => {
+                let settle = |(pick, ending, stage): (Box<proto::batch::Pick>, _, _)| match stage {
                     Stage::Crawled => (storage.crawled(&pick), false),
                     Stage::Processed => {
                         let settled = storage.settle(&pick, ending, unix_ms, &self.rules);
                         settled.map_or((None, false), |(copy, page)| (Some(copy), page))
                     }
                 };
-                say(reply, Ok(settled));
+                say(reply, Ok(flights.into_iter().map(settle).collect()));
             }
-            ReplicaJob::Land { pick, reply } => {
-                let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
-                storage.landed(&key);
-                say(reply, Ok(storage.fresh([key], unix_ms).into_iter().map(admitted).next()));
+            ReplicaJob::Land { picks, reply } => {
+                let key = |pick: &proto::batch::Pick| UrlKey::new(pick.queue.crawl(), &pick.entry.url);
+                let landed = picks.iter().map(|pick| (key(pick), pick.flight));
+                let keys: Vec<UrlKey> =
+                    landed.filter(|(key, flight)| storage.landed(key, *flight)).map(|(key, _)| key).collect();
+                say(reply, Ok(storage.fresh(keys, unix_ms).into_iter().map(admitted).collect()));
             }
             ReplicaJob::Forget(slot) => storage.forget_flights(slot),
             ReplicaJob::Read { slot, ranges, after, limit, reply } => {
@@ -308,6 +354,64 @@ impl Memory {
             _ => unreachable!("writes go to `write`"),
         }
     }
+}
+
+/// Looks at the pages on a disk.
+fn pages<T>(place: &Place, look: impl FnOnce(&Pages) -> T) -> Option<T> {
+    let world = place.shared.lock();
+    world.nodes.get(&place.id).map(|node| look(&node.disk.durable().0.pages))
+}
+
+fn read_contents(place: &Place, job: ContentJob) {
+    match job {
+        // Before the folder has its number nothing is said of it: whoever asked comes again.
+        ContentJob::Stand(reply) => {
+            let stand = pages(place, |pages| Stand { folder: pages.folder, standing: pages.standing() });
+            say(reply, stand.filter(|stand| stand.folder != 0).ok_or(DiskError::Stopped));
+        }
+        ContentJob::List(after, limit, reply) => {
+            let listed = pages(place, |pages| pages.listed(after.as_ref(), limit, PAGE_BYTES));
+            say(reply, Ok(listed.unwrap_or_default()));
+        }
+        ContentJob::Offers(keys, reply) => {
+            let offered = pages(place, |pages| {
+                let here = |key: &ContentKey| pages.here.contains(key).then(|| (offer(key), POSITION));
+                keys.into_iter().map(|key| (key.clone(), here(&key))).collect()
+            });
+            say(reply, Ok(offered.unwrap_or_default()));
+        }
+        ContentJob::Wanted(offers, reply) => {
+            let wanted = pages(place, |pages| {
+                let lacks =
+                    |(place, offer): (usize, &Offer)| (!pages.here.contains(&key_of(offer))).then_some(place as u16);
+                offers.iter().enumerate().filter_map(lacks).collect()
+            });
+            say(reply, Ok(wanted.unwrap_or_default()));
+        }
+        ContentJob::Versions(_, reply) => say(reply, Ok(Vec::new())), // nobody reads pages here
+        _ => unreachable!("writes go to `write`"),
+    }
+}
+
+/// Where the records of every page lie: nobody reads them.
+const POSITION: WarcPosition = WarcPosition { segment: 0, offset: 0, length: PAGE_BYTES };
+
+fn offer(key: &ContentKey) -> Offer {
+    Offer {
+        url: key.url.clone(),
+        round: key.round,
+        record_id: key.other.unwrap_or_default(),
+        payload_digest: Default::default(),
+        unix_ms: 0,
+        revisit: false,
+        bytes: PAGE_BYTES,
+    }
+}
+
+/// The key that an offer was made of.
+fn key_of(offer: &Offer) -> ContentKey {
+    let other = Some(offer.record_id).filter(|id| *id != [0; 16]);
+    ContentKey { url: offer.url.clone(), round: offer.round, other }
 }
 
 fn admitted(fresh: Fresh) -> Admitted {

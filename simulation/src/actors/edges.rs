@@ -32,6 +32,7 @@ use tokio::sync::watch;
 
 use super::world::{Process, World, parse};
 use super::{Happening, Shared};
+use crate::pure::contents::content_rules;
 use crate::pure::node::CLUSTER;
 use crate::world::network::{Delivery, Fate};
 use crate::world::origins::{Answered, Outcome, ROBOTS_PATH, Reply};
@@ -50,7 +51,7 @@ pub(super) struct Place {
     pub(super) shared: Shared,
     pub(super) id: NodeId,
     pub(super) process: u32,
-    end: watch::Receiver<bool>,
+    pub(super) end: watch::Receiver<bool>,
 }
 
 impl Place {
@@ -127,8 +128,9 @@ impl Shared {
                     }
                 }),
                 rings,
-                contents: None, // they are not part of this world
+                contents: Some((Arc::new(place.clone()), content_rules(planted))),
                 defined: Arc::new(|_| {}),
+                headers: Arc::new(|_, _| None),
                 seed: Random::at(plan.seed, For::Core, id.0, u64::from(number)).number(),
             }
         };
@@ -137,18 +139,20 @@ impl Shared {
             clock: clock.clone(),
             fetch_timeout: plan.cluster.fetch_timeout_ms * MILLISECOND,
         };
+        let own = disk.clone();
         let edges = Edges {
             clock,
             web: Arc::new(web),
             disk,
             parsers: vec![Arbiter::current()],
+            warc_seed: None,
             boot: number,
             resumed: false,
             cluster: Some(cluster),
             metrics: Metrics::new(),
         };
         let node = Arc::new(Node::assemble(&config, Arc::new(filter), edges));
-        let process = Process { number, node: Arc::clone(&node), end };
+        let process = Process { number, node: Arc::clone(&node), disk: own, end };
         if let Some(is) = self.lock().nodes.get_mut(&id) {
             is.process = Some(process);
         }

@@ -12,7 +12,7 @@ use crate::world::plan::{Fault, MILLISECOND, TimedFault};
 use crate::world::trace::Event;
 
 /// The actors that panic, in the order in which plans count them.
-const ACTORS: [&str; 7] = ["coordinator", "frontier", "router", "fetcher", "parser", "scorer", "storage"];
+const ACTORS: [&str; 8] = ["coordinator", "frontier", "router", "fetcher", "parser", "scorer", "storage", "copier"];
 
 impl Shared {
     pub(super) fn fault_begins(&self, number: usize) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use node::edges::disk::Disk as DiskQueue;
 use node::node::Node;
 use proto::cluster::coordinator::Sight;
 use proto::cluster::mutant::Planted;
@@ -17,6 +18,7 @@ use tokio::sync::{Notify, watch};
 use super::disk::Groups;
 use super::{Happening, LOOK_EVERY};
 use crate::layer::{RunOptions, RunReport};
+use crate::pure::contents::page_events;
 use crate::pure::node::{definition_event, durable_event};
 use crate::pure::storage::What;
 use crate::world::clock::Clock;
@@ -34,6 +36,8 @@ pub(super) struct Process {
     /// Counts the processes of the node.
     pub(super) number: u32,
     pub(super) node: Arc<Node>,
+    /// The way to its disk, for what comes over streams.
+    pub(super) disk: DiskQueue,
     /// Its end, for those who wait for something in its name.
     pub(super) end: watch::Sender<bool>,
 }
@@ -298,16 +302,19 @@ impl World {
     /// A node decided something.
     pub(super) fn saw(&mut self, id: NodeId, sight: Sight) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let mut acknowledged = None;
+        let (mut acknowledged, mut parts) = (None, None);
         match &sight {
             Sight::LeaseHeld { slot, .. } => drop(node.held.insert(*slot)),
             Sight::LeaseLost { slot } => drop(node.held.remove(slot)),
-            Sight::Sometimes("leave_finished") => node.left = true,
+            Sight::Sometimes("leave_finished") => parts = node.process.as_ref().map(|process| process.number),
             Sight::Acknowledged { slot, .. } => acknowledged = Some(*slot),
             _ => {}
         }
         for event in self.sights.events(id, sight, &node.clock, &node.boots) {
             self.record(event);
+        }
+        if let Some(process) = parts {
+            self.at(self.now, Happening::Parts { node: id, process });
         }
         if let Some(slot) = acknowledged {
             self.power_loss_at_acknowledgement(slot);
@@ -326,6 +333,14 @@ impl World {
         for node in keepers {
             self.crash(node, false);
             self.at(until, Happening::Starts(node));
+        }
+    }
+
+    /// A node goes for ever: it left, and others have its pages.
+    pub(super) fn goes(&mut self, id: NodeId) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.left = true;
+            self.crash(id, false);
         }
     }
 
@@ -358,7 +373,12 @@ impl World {
             What::Definitions(_, definitions) => {
                 definitions.iter().for_each(|one| self.record(definition_event(id, one)));
             }
-            What::Facts(..) | What::Boot(_) => {}
+            What::Pages(write) => {
+                for event in page_events(id, write) {
+                    self.record(event);
+                }
+            }
+            What::Facts(..) | What::Boot(_) | What::Clients(..) => {}
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use proto::batch::{Discovered, EntryKind, Pick};
+use proto::clients::identity::is_client;
 use proto::cluster::coordinator::{self, ClusterRules, Coordinator, Effect, Sight};
 use proto::cluster::copy::RecordCopy;
 use proto::cluster::lease::{Grants, LeaseRules, Leases};
@@ -25,7 +26,9 @@ use proto::url::{CanonicalUrl, UrlRules};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use super::storage::{Records, Storage, What};
+use super::contents::{Copier, Fetched};
+use super::sources::{SOURCE_TICKETS, Sources, over};
+use super::storage::{PagesWrite, Records, Storage, What, named};
 use super::{Happening, World, ids};
 use crate::world::clock::Clock;
 use crate::world::disk::{Disk, Sync, Synced};
@@ -36,6 +39,8 @@ use crate::world::trace::{Event, FetchEnd, FetchKind, Host};
 
 /// Names the simulated cluster.
 pub(crate) const CLUSTER: u64 = 0x6f72_6277;
+/// Records of one part of a slot: few, so that slots of this small world have several.
+const PART_MAX: usize = 4;
 /// How often a node looks after itself, on its own clock.
 const HOUSEKEEPING: Micros = 500 * MILLISECOND;
 /// How often it measures its load, in times of housekeeping.
@@ -80,10 +85,10 @@ impl Fetching {
 }
 
 /// The cores and their storage: what a crash takes away.
-struct Machine {
-    coordinator: Coordinator,
+pub(super) struct Machine {
+    pub(super) coordinator: Coordinator,
     frontier: Frontier,
-    storage: Storage,
+    pub(super) storage: Storage,
     outcome: OutcomeRules,
     fetch_timeout: Micros,
     /// Hashes of what is on disk, by which digests follow its changes.
@@ -95,6 +100,8 @@ struct Machine {
     /// Flights of the frontier, by the record they are of.
     flights: BTreeMap<u64, UrlKey>,
     ticks: u64,
+    pub(super) copier: Copier,
+    pub(super) sources: Sources,
 }
 
 /// A node.
@@ -115,7 +122,7 @@ pub(super) struct Node {
     leaving: bool,
     /// A life that others know of: the next one must be later.
     outdated: Option<u32>,
-    machine: Option<Machine>,
+    pub(super) machine: Option<Machine>,
     wakes_at: Micros,
 }
 
@@ -179,7 +186,7 @@ impl Node {
         (self.paused_until, self.slow, self.wakes_at) = (0, (0, 0), Micros::MAX);
     }
 
-    fn now(&self, at: Micros) -> Now {
+    pub(super) fn now(&self, at: Micros) -> Now {
         Now { mono: self.clock.local(at), unix_ms: self.clock.unix_ms(at) }
     }
 }
@@ -230,7 +237,11 @@ impl World<'_> {
             bump = bump.max(known.saturating_add(1_000));
         }
         // Nothing is said before the number of this life is on disk.
-        let written = node.disk.write(at, What::Boot(bump)).is_ok();
+        let mut written = node.disk.write(at, What::Boot(bump)).is_ok();
+        if node.disk.durable().pages.folder == 0 {
+            let folder = Random::at(self.plan.seed, For::Folder, id.0, u64::from(node.life)).number().max(1);
+            written &= node.disk.write(at, What::Pages(PagesWrite::Folder(folder))).is_ok();
+        }
         let sync = node.disk.sync(at);
         if !written || !matches!(node.disk.synced(&sync), Synced::Durable(_)) || sync.at > at + SECOND {
             return self.at(at + SECOND / 2, Happening::Starts(id));
@@ -245,7 +256,7 @@ impl World<'_> {
         let now = node.now(at);
         self.trace.record(at, Event::NodeStarted { node: id, boot: life });
         for copy in node.disk.durable().copies.values() {
-            let (url, progress) = (copy.key.id(), copy.progress);
+            let (url, progress) = (named(&copy.key), copy.progress);
             self.trace.record(at, Event::RecordRecovered { node: id, url, progress });
         }
         self.trace.record(at, Event::NodeRecovered { node: id });
@@ -270,6 +281,7 @@ impl World<'_> {
         };
         rules.writes = WriteRules { replicas: cluster.replicas, quorum: cluster.write_quorum, ..WriteRules::default() };
         rules.propagate = PropagateRules { urls_max: cluster.outbox_max, ..PropagateRules::default() };
+        rules.repair.part_max = PART_MAX;
         rules.planted = planted;
         let retry = RetryRules {
             attempts_max: 3,
@@ -300,6 +312,8 @@ impl World<'_> {
             syncing: false,
             flights: BTreeMap::new(),
             ticks: 0,
+            copier: Copier::new(id, &records.pages, planted),
+            sources: Sources::new(self.plan, at, planted),
         });
         let leaving = node.leaving;
         self.saw(at, id, ring);
@@ -380,7 +394,7 @@ impl World<'_> {
                 }
                 None => self.step_frontier(at, id, Input::Settled { flight: pick.flight, page: false }),
             },
-            Effect::FetchRobots { flight, url } => {
+            Effect::FetchRobots { flight, url, .. } => {
                 let until = now.mono + machine.fetch_timeout;
                 self.fetch_begins(at, id, Fetching::robots(flight), &url, until);
             }
@@ -467,6 +481,8 @@ impl World<'_> {
                 self.step(at, id, coordinator::Input::Settlement { flight: pick.flight, stage, copy, page });
             }
             Effect::Frontier(input) => self.tell_frontier(at, id, input),
+            Effect::Acknowledge { ticket } if ticket >= SOURCE_TICKETS => self.sources_kept(at, id, ticket, true),
+            Effect::Refuse { ticket } if ticket >= SOURCE_TICKETS => self.sources_kept(at, id, ticket, false),
             Effect::Acknowledge { ticket } => self.client_told(at, id, ticket),
             Effect::Refuse { .. } => {} // the client comes again by itself
             Effect::Outdated { boot } => {
@@ -476,8 +492,8 @@ impl World<'_> {
                 self.at(at, Happening::Starts(id));
             }
             Effect::Left => {
-                node.left = true;
-                self.crash(at, id, false);
+                machine.copier.leaves = true;
+                self.leave_if_dispensable(at, id);
             }
             Effect::Saw(sight) => self.saw(at, id, sight),
             Effect::StoreDefinitions { op, definitions } => {
@@ -498,17 +514,14 @@ impl World<'_> {
         let mut landed = None;
         match &input {
             frontier::Input::Settled { flight, .. } => {
-                landed = machine.flights.remove(flight);
+                landed = machine.flights.remove(flight).map(|key| (key, *flight));
             }
             frontier::Input::Unleased { slot } => machine.storage.forget_flights(*slot),
             _ => {}
         }
         let fresh = match landed {
-            Some(key) => {
-                machine.storage.landed(&key);
-                machine.storage.fresh([key], now.unix_ms)
-            }
-            None => Vec::new(),
+            Some((key, flight)) if machine.storage.landed(&key, flight) => machine.storage.fresh([key], now.unix_ms),
+            _ => Vec::new(),
         };
         self.step_frontier(at, id, input);
         self.admit_fresh(at, id, fresh);
@@ -524,7 +537,7 @@ impl World<'_> {
     // The disk.
 
     /// Writes to the disk; says whether there was room.
-    fn write(&mut self, at: Micros, id: NodeId, what: What) -> bool {
+    pub(super) fn write(&mut self, at: Micros, id: NodeId, what: What) -> bool {
         let Some(node) = self.nodes.get_mut(&id) else { return false };
         let Some(machine) = &mut node.machine else { return false };
         machine.written += 1;
@@ -586,15 +599,19 @@ impl World<'_> {
     /// Tells the trace what is on the disk of a node now.
     pub(super) fn record_durable(&mut self, at: Micros, id: NodeId, what: &What) {
         match what {
-            What::Records(_, copies) => {
+            What::Records(_, copies) | What::Clients(_, copies) => {
                 for copy in copies {
                     self.trace.record(at, durable_event(id, copy));
+                    if let Some((job, run)) = over(copy) {
+                        self.trace.record(at, Event::RunOver { job, run });
+                    }
                 }
             }
             What::Drop(slot) => self.trace.record(at, Event::SlotDropped { node: id, slot: *slot }),
             What::Definitions(_, definitions) => {
                 definitions.iter().for_each(|one| self.trace.record(at, definition_event(id, one)));
             }
+            What::Pages(write) => self.record_pages(at, id, write),
             What::Facts(..) | What::Boot(_) => {}
         }
     }
@@ -607,13 +624,8 @@ impl World<'_> {
         match what {
             What::Records(op, _) if !durable => self.step(at, id, coordinator::Input::StoreFailed { op }),
             What::Records(op, copies) => {
-                let mut changed = Vec::with_capacity(copies.len());
                 let keys: Vec<UrlKey> = copies.iter().map(|copy| copy.key.clone()).collect();
-                for copy in &copies {
-                    let hash = copy.hash();
-                    let before = machine.hashes.insert(copy.key.clone(), hash);
-                    changed.push(Changed::new(&copy.key, before, Some(hash)));
-                }
+                let changed = changed(&mut machine.hashes, &copies);
                 let fresh = machine.storage.fresh(keys, now.unix_ms);
                 self.step(at, id, coordinator::Input::Stored { op, changed });
                 self.admit_fresh(at, id, fresh);
@@ -625,6 +637,13 @@ impl World<'_> {
             }
             What::Definitions(op, _) if durable => self.step(at, id, coordinator::Input::DefinitionsStored { op }),
             What::Definitions(op, _) => self.step(at, id, coordinator::Input::DefinitionsFailed { op }),
+            What::Pages(write) => self.pages_covered(at, id, write, durable),
+            What::Clients(ticket, _) if !durable => self.sources_kept(at, id, ticket, false),
+            What::Clients(ticket, copies) => {
+                let changed = changed(&mut machine.hashes, &copies);
+                self.step(at, id, coordinator::Input::Changed { changed });
+                self.step(at, id, coordinator::Input::Keep { ticket, copies });
+            }
             What::Facts(..) | What::Boot(_) => {}
         }
     }
@@ -658,6 +677,7 @@ impl World<'_> {
                 if matches!(ending, Ending::Answered(_)) {
                     let page = errand.entry.url.id(DEFAULT_CRAWL);
                     self.trace.record(at, Event::LinksFound { page, links: ids(&links) });
+                    return self.keep_page(at, id, fetch, &errand, Fetched { run, ending, links });
                 }
                 self.step(at, id, coordinator::Input::Fetched { run, ending, links });
             }
@@ -739,6 +759,8 @@ impl World<'_> {
         let fetching = machine.coordinator.fetching() as u64;
         self.at(next, Happening::Housekeeping { node: id, life });
         self.admit_fresh(at, id, fresh);
+        self.look_after_pages(at, id);
+        self.look_after_sources(at, id);
         if ticks % LOAD_EVERY != 1 {
             return;
         }
@@ -777,10 +799,19 @@ impl World<'_> {
     }
 }
 
+/// What records that are on disk now change in its digests.
+fn changed(hashes: &mut BTreeMap<UrlKey, u64>, copies: &[RecordCopy]) -> Vec<Changed> {
+    let change = |copy: &RecordCopy| {
+        let hash = copy.hash();
+        Changed::new(&copy.key, hashes.insert(copy.key.clone(), hash), Some(hash))
+    };
+    copies.iter().map(change).collect()
+}
+
 /// A record that is on the disk of a node.
 pub(crate) fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
-    let settled = copy.open().is_ok_and(|kept| kept.is_closed());
-    Event::RecordDurable { node, slot: copy.slot(), url: copy.key.id(), progress: copy.progress, settled }
+    let settled = is_client(&copy.key) || copy.open().is_ok_and(|kept| kept.is_closed());
+    Event::RecordDurable { node, slot: copy.slot(), url: named(&copy.key), progress: copy.progress, settled }
 }
 
 /// A definition that is on the disk of a node.
@@ -808,7 +839,7 @@ fn robots_answer(reply: Option<&Reply>) -> RobotsFetch {
 }
 
 /// Whether the defect called `name` is planted.
-fn is(planted: proto::cluster::mutant::Planted, name: &str) -> bool {
+pub(super) fn is(planted: proto::cluster::mutant::Planted, name: &str) -> bool {
     #[cfg(feature = "mutants")]
     return proto::cluster::mutant::Mutant::named(name).is_some_and(|mutant| planted.is(mutant));
     #[cfg(not(feature = "mutants"))]

@@ -4,6 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proto::batch::{Discovered, Entry, Pick};
+use proto::clients::ask::{Item, Told};
+use proto::clients::identity::{ClientQueueId, is_client};
+use proto::clients::record::{ClientUrl, Opened, open};
+use proto::cluster::contents::{ContentKey, Holding, Standing};
 use proto::cluster::copy::{Kept, RecordCopy, merged};
 use proto::cluster::mutant::Planted;
 use proto::cluster::registry::{Definition, DefinitionKey};
@@ -30,6 +34,87 @@ pub(crate) enum What {
     Boot(u32),
     /// Keeps definitions, for this question of the coordinator.
     Definitions(u64, Vec<Definition>),
+    /// Something about the contents of pages.
+    Pages(PagesWrite),
+    /// Keeps records of clients that were decided here, for this question of the sources.
+    Clients(u64, Vec<RecordCopy>),
+}
+
+/// What is written about the contents of pages.
+#[derive(Clone)]
+pub(crate) enum PagesWrite {
+    /// The number of the folder.
+    Folder(u64),
+    /// Keeps a page that was fetched here, and that lacks its second copy.
+    Fetched(u64, ContentKey),
+    /// Keeps pages that another disk has, for this push of its.
+    Came(u64, Holding, Vec<ContentKey>),
+    /// Another disk has these too.
+    Copied(Holding, Vec<ContentKey>),
+    /// What a disk was trusted with is lost.
+    TakenBack(Holding),
+}
+
+/// The contents of pages that a disk has.
+#[derive(Clone, Default)]
+pub(crate) struct Pages {
+    pub(crate) folder: u64,
+    pub(crate) here: BTreeSet<ContentKey>,
+    /// Those without a second copy.
+    pub(crate) list: BTreeSet<ContentKey>,
+    trusted: BTreeMap<ContentKey, Holding>,
+}
+
+impl Pages {
+    fn apply(&mut self, write: &PagesWrite) {
+        match write {
+            PagesWrite::Folder(folder) => self.folder = *folder,
+            PagesWrite::Fetched(_, key) => {
+                self.here.insert(key.clone());
+                self.list.insert(key.clone());
+            }
+            PagesWrite::Came(_, from, keys) => {
+                for key in keys {
+                    if self.here.insert(key.clone()) {
+                        self.trusted.insert(key.clone(), *from);
+                    } else {
+                        self.trust(key, *from);
+                    }
+                }
+            }
+            PagesWrite::Copied(holding, keys) => keys.iter().for_each(|key| self.trust(key, *holding)),
+            PagesWrite::TakenBack(holding) => {
+                let lost = self.trusted.extract_if(.., |_, of| of == holding).map(|(key, _)| key);
+                self.list.extend(lost);
+            }
+        }
+    }
+
+    /// Part of the list behind a page, each page with `bytes`, and where to go on.
+    #[allow(clippy::type_complexity)] // a list and a place in it
+    pub(crate) fn listed(
+        &self,
+        after: Option<&ContentKey>,
+        limit: usize,
+        bytes: u32,
+    ) -> (Vec<(ContentKey, u32)>, Option<ContentKey>) {
+        let mut rest = self.list.iter().filter(|key| after.is_none_or(|after| *key > after));
+        let pages: Vec<(ContentKey, u32)> = rest.by_ref().take(limit).map(|key| (key.clone(), bytes)).collect();
+        let next = rest.next().and(pages.last()).map(|(key, _)| key.clone());
+        (pages, next)
+    }
+
+    fn trust(&mut self, key: &ContentKey, holding: Holding) {
+        if self.list.remove(key) {
+            self.trusted.insert(key.clone(), holding);
+        }
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        let mut standing = Standing { lacking: self.list.len() as u64, ..Standing::default() };
+        self.trusted.values().for_each(|holding| *standing.trusted.entry(*holding).or_default() += 1);
+        standing
+    }
 }
 
 /// What a disk holds.
@@ -39,6 +124,7 @@ pub(crate) struct Records {
     pub(crate) facts: BTreeMap<QueueKey, HostFacts>,
     pub(crate) boot: Option<u32>,
     pub(crate) definitions: BTreeMap<DefinitionKey, Definition>,
+    pub(crate) pages: Pages,
 }
 
 impl Records {
@@ -78,7 +164,7 @@ impl Stored for Records {
 
     fn apply(&mut self, write: &What) {
         match write {
-            What::Records(_, copies) => {
+            What::Records(_, copies) | What::Clients(_, copies) => {
                 for copy in copies {
                     self.copies.insert(copy.key.clone(), copy.clone());
                 }
@@ -86,6 +172,7 @@ impl Stored for Records {
             What::Drop(slot) => self.copies.retain(|key, _| key.slot() != *slot),
             What::Facts(queue, facts) => drop(self.facts.insert(queue.clone(), (**facts).clone())),
             What::Boot(boot) => self.boot = Some(*boot),
+            What::Pages(write) => self.pages.apply(write),
             What::Definitions(_, definitions) => {
                 for definition in definitions {
                     if self.definitions.get(&definition.key).is_none_or(|held| held < definition) {
@@ -100,8 +187,13 @@ impl Stored for Records {
         let at = draw.below(self.copies.len() as u64) as usize;
         let key = self.copies.keys().nth(at)?.clone();
         self.copies.remove(&key);
-        Some(key.id())
+        Some(named(&key))
     }
+}
+
+/// What the trace calls a record. The id of a record of clients is one within its queue alone.
+pub(crate) fn named(key: &UrlKey) -> UrlId {
+    if is_client(key) { UrlId::of("client", &format!("{:?}", key.as_bytes())) } else { key.id() }
 }
 
 /// A record with its inside, which is looked at often.
@@ -117,13 +209,21 @@ pub(crate) struct Storage {
     /// No retry waits longer: what is due later than this comes from a wall clock that was set.
     wait_max_ms: u64,
     rows: BTreeMap<UrlKey, Row>,
+    /// Records of clients.
+    clients: BTreeMap<UrlKey, RecordCopy>,
     /// Records of each queue.
     known: BTreeMap<QueueKey, usize>,
     facts: BTreeMap<QueueKey, HostFacts>,
-    /// Flights of the frontier, which are not in their queues.
-    flying: BTreeSet<UrlKey>,
+    /// Flights of the frontier, which are not in their queues, by their URLs.
+    flying: BTreeMap<UrlKey, u64>,
     /// Entries that wait for their time.
     due: BTreeSet<(u64, UrlKey)>,
+}
+
+fn told(queue: &ClientQueueId, url: ClientUrl) -> Told {
+    let ClientUrl { url, metadata, date_s, created_ms, .. } = url;
+    let (crawl, key) = (queue.crawl().to_owned(), queue.key());
+    Told { crawl, key, url, metadata, date_s, created_s: created_ms / 1_000 }
 }
 
 /// An entry that came into its queue.
@@ -140,9 +240,10 @@ impl Storage {
             node,
             wait_max_ms,
             rows: BTreeMap::new(),
+            clients: BTreeMap::new(),
             known: BTreeMap::new(),
             facts: records.facts.clone(),
-            flying: BTreeSet::new(),
+            flying: BTreeMap::new(),
             due: BTreeSet::new(),
         };
         records.copies.values().for_each(|copy| storage.put(copy.clone()));
@@ -152,6 +253,7 @@ impl Storage {
     /// Goes back to what is on disk and to `pending`, because something between them was lost.
     pub(crate) fn fall_back<'a>(&mut self, records: &Records, pending: impl Iterator<Item = &'a What>) {
         self.rows.clear();
+        self.clients.clear();
         self.known.clear();
         self.facts.clone_from(&records.facts);
         records.copies.values().for_each(|copy| self.put(copy.clone()));
@@ -162,14 +264,20 @@ impl Storage {
 
     fn see(&mut self, what: &What) {
         match what {
-            What::Records(_, copies) => copies.iter().for_each(|copy| self.put(copy.clone())),
+            What::Records(_, copies) | What::Clients(_, copies) => {
+                copies.iter().for_each(|copy| self.put(copy.clone()));
+            }
             What::Drop(slot) => self.drop_slot(*slot),
             What::Facts(queue, facts) => self.keep_facts(queue.clone(), (**facts).clone()),
-            What::Boot(_) | What::Definitions(..) => {}
+            What::Boot(_) | What::Definitions(..) | What::Pages(_) => {}
         }
     }
 
     fn put(&mut self, copy: RecordCopy) {
+        if is_client(&copy.key) {
+            self.clients.insert(copy.key.clone(), copy);
+            return;
+        }
         let Ok(kept) = copy.open() else { return };
         let Ok(url) = CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS) else { return };
         let crawl = copy.key.crawl().unwrap_or(DEFAULT_CRAWL);
@@ -187,10 +295,11 @@ impl Storage {
     pub(crate) fn merge(&mut self, copies: Vec<RecordCopy>, planted: Planted) -> Vec<RecordCopy> {
         let mut written = Vec::with_capacity(copies.len());
         for copy in copies {
-            if copy.open().is_err() {
+            let is_sound = if is_client(&copy.key) { open(&copy).is_some() } else { copy.open().is_ok() };
+            if !is_sound {
                 continue; // a peer's fault
             }
-            let old = self.rows.get(&copy.key).map(|row| &row.copy);
+            let old = self.clients.get(&copy.key).or_else(|| self.rows.get(&copy.key).map(|row| &row.copy));
             let now = merged(old, copy, planted);
             if old != Some(&now) {
                 self.put(now.clone());
@@ -202,7 +311,45 @@ impl Storage {
 
     pub(crate) fn drop_slot(&mut self, slot: Slot) {
         self.rows.retain(|key, _| key.slot() != slot);
+        self.clients.retain(|key, _| key.slot() != slot);
         self.known.retain(|queue, _| queue.slot() != slot);
+    }
+
+    // Records of clients.
+
+    /// Takes records of clients in, as the program does; gives those that were not skipped, as they are now.
+    pub(crate) fn put_items(&mut self, items: Vec<Item>, unix_ms: u64) -> Vec<RecordCopy> {
+        let mut copies = BTreeMap::new();
+        for item in items {
+            let key = ClientQueueId::new(&item.crawl, &item.key).url(&item.url);
+            let old = self.client(&key);
+            let new = ClientUrl::taken_in(old.as_ref(), item, 0, self.node, unix_ms);
+            if let Some(copy) = new.and_then(|new| new.copy(key.clone()).ok()) {
+                self.put(copy.clone());
+                copies.insert(key, copy);
+            }
+        }
+        copies.into_values().collect()
+    }
+
+    fn client(&self, key: &UrlKey) -> Option<ClientUrl> {
+        match open(self.clients.get(key)?)?.1 {
+            Opened::Url(url) => Some(url),
+            Opened::Queue(_) => None,
+        }
+    }
+
+    /// One record of clients.
+    pub(crate) fn told(&self, crawl: &str, key: &str, url: &str) -> Option<Told> {
+        let queue = ClientQueueId::new(crawl, key);
+        Some(told(&queue, self.client(&queue.url(url))?))
+    }
+
+    /// The records of a queue.
+    pub(crate) fn told_all(&self, crawl: &str, key: &str) -> Vec<Told> {
+        let queue = ClientQueueId::new(crawl, key);
+        let of_queue = self.clients.keys().filter(|key| key.as_bytes().starts_with(queue.prefix()));
+        of_queue.filter_map(|key| Some(told(&queue, self.client(key)?))).collect()
     }
 
     // Queues.
@@ -210,7 +357,7 @@ impl Storage {
     /// The entry of a record, if it waits in its queue at `unix_ms`. `Err` names the time for which it waits.
     fn entry(&self, key: &UrlKey, unix_ms: u64) -> Option<Result<Entry, u64>> {
         let row = self.rows.get(key)?;
-        if self.flying.contains(key) {
+        if self.flying.contains_key(key) {
             return None;
         }
         let (due, entry) = row.kept.entry(self.node)?;
@@ -320,21 +467,26 @@ impl Storage {
     /// Marks an entry as handed out. Returns its record as SELECTED; `None` if it has come further since it was queued.
     pub(crate) fn select(&mut self, pick: &Pick) -> Option<RecordCopy> {
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
-        let row = self.rows.get(&key).filter(|_| !self.flying.contains(&key))?;
+        let row = self.rows.get(&key).filter(|_| !self.flying.contains_key(&key))?;
         let kept = row.kept.clone().selected(pick, self.node)?;
         let copy = RecordCopy::new(key.clone(), &kept).ok()?;
-        self.flying.insert(key);
+        self.flying.insert(key, pick.flight);
         Some(copy)
     }
 
-    /// A flight is over.
-    pub(crate) fn landed(&mut self, key: &UrlKey) {
+    /// A flight is over. Says whether its entry may be in its queue now: not if another flight has it, from another place in the queue or
+    /// because the slot was another node's in between.
+    pub(crate) fn landed(&mut self, key: &UrlKey, flight: u64) -> bool {
+        if self.flying.get(key).is_some_and(|other| *other != flight) {
+            return false;
+        }
         self.flying.remove(key);
+        true
     }
 
     /// Forgets the flights of a slot that is no longer served: whoever serves it now may hand them out.
     pub(crate) fn forget_flights(&mut self, slot: Slot) {
-        self.flying.retain(|key| key.slot() != slot);
+        self.flying.retain(|key, _| key.slot() != slot);
     }
 
     /// What becomes of a record whose content was fetched, and whose links are not kept yet.
@@ -353,7 +505,7 @@ impl Storage {
         rules: &OutcomeRules,
     ) -> Option<(RecordCopy, bool)> {
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
-        let page = matches!(ending, Ending::Answered(_) | Ending::NotModified { .. });
+        let page = ending.is_page();
         let turned = self.rows.get(&key)?.kept.clone().settled(pick, ending, unix_ms, rules);
         Some((RecordCopy::new(key, &turned.kept).ok()?, page))
     }

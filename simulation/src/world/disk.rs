@@ -125,18 +125,19 @@ impl<S: Stored> Disk<S> {
         let mut draw = Random::at(self.seed, For::Sync, self.node.0, self.syncs);
         let mut takes = self.plan.sync_min_us + draw.below(self.plan.sync_spread_us + 1);
         let (hangs, longer) = (draw.number() % 1_000_000, draw.below(self.plan.hang_max_ms * MILLISECOND + 1));
+        let lasts =
+            |kind: fn(&Fault) -> bool| self.faults.iter().filter(move |fault| fault.lasts_at(at) && kind(&fault.what));
+        // A slow disk takes longer for its own work, not for the time it hangs: that would outlast every fault.
+        for _ in lasts(|fault| matches!(fault, Fault::SlowDisk { .. })) {
+            takes *= SLOW_FACTOR;
+        }
         if at < self.faults_end && hangs < u64::from(self.plan.hang_ppm) {
             takes += longer;
         }
-        let mut fails = false;
-        for fault in self.faults.iter().filter(|fault| fault.lasts_at(at)) {
-            match fault.what {
-                Fault::SlowDisk { .. } => takes *= SLOW_FACTOR,
-                Fault::HangingSync { .. } => takes = takes.max(fault.ends() - at),
-                Fault::FailingSync { .. } => fails = true,
-                _ => {}
-            }
+        for fault in lasts(|fault| matches!(fault, Fault::HangingSync { .. })) {
+            takes = takes.max(fault.ends() - at);
         }
+        let fails = lasts(|fault| matches!(fault, Fault::FailingSync { .. })).next().is_some();
         Sync { at: at + takes, life: self.life, upto: self.written, fails }
     }
 
@@ -223,10 +224,10 @@ mod tests {
         }
     }
 
-    fn disk(what: Option<Fault>) -> Disk<Numbers> {
+    fn disk(what: impl IntoIterator<Item = Fault>) -> Disk<Numbers> {
         let mut plan = Plan::from_seed(1);
         plan.disk = DiskPlan { sync_min_us: 100, sync_spread_us: 50, hang_ppm: 0, hang_max_ms: 0 };
-        plan.faults = what.map(|what| TimedFault { id: 1, at_ms: 1_000, lasts_ms: 1_000, what }).into_iter().collect();
+        plan.faults = what.into_iter().map(|what| TimedFault { id: 1, at_ms: 1_000, lasts_ms: 1_000, what }).collect();
         Disk::new(&plan, NodeId(2))
     }
 
@@ -308,6 +309,8 @@ mod tests {
         let mut hanging = disk(Some(Fault::HangingSync { node: 2 }));
         assert_eq!(hanging.sync(1_200_000).at, 2_000_000);
         assert!(hanging.sync(2_000_000).at < 2_001_000);
+        let mut hanging_and_slow = disk([Fault::HangingSync { node: 2 }, Fault::SlowDisk { node: 2 }]);
+        assert_eq!(hanging_and_slow.sync(1_200_000).at, 2_000_000);
         let mut full = disk(Some(Fault::FullDisk { node: 2 }));
         assert_eq!(full.write(1_500_000, 7), Err(DiskFull));
         assert_eq!(full.write(2_000_000, 7), Ok(()));

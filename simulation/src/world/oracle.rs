@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proto::id::{NodeId, Slot, UrlId};
 use proto::record::Progress;
 
-use super::plan::Plan;
+use super::plan::{Fault, Plan};
 use super::trace::{Event, Phase};
 
 /// A record on the disk of a node.
@@ -64,6 +64,8 @@ pub struct Oracle {
     pub links: BTreeMap<UrlId, Vec<UrlId>>,
     /// Disks that lost something durable.
     pub disks_lost: BTreeSet<NodeId>,
+    /// Somebody sets the wall clock of a node in this run.
+    pub clocks_set: bool,
     /// What the world does.
     pub phase: Phase,
     /// Copies that a write needs (W).
@@ -78,6 +80,7 @@ impl Oracle {
         Oracle {
             nodes: BTreeMap::new(),
             urls: BTreeMap::new(),
+            clocks_set: plan.faults.iter().any(|fault| matches!(fault.what, Fault::WallClockStep { .. })),
             links: BTreeMap::new(),
             disks_lost: BTreeSet::new(),
             phase: Phase::Faults,

@@ -30,6 +30,10 @@ pub enum For {
     Layer,
     /// When somebody defines something, and which node is asked.
     Definition,
+    /// The number of a data folder.
+    Folder,
+    /// When somebody wants a generator to run, and how long scripts take.
+    Source,
 }
 
 /// A short sequence of numbers that depends on its keys alone.

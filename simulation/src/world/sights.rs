@@ -58,6 +58,7 @@ impl Sights {
                 Event::QueueMeasured { node: id, queue, length: length as u64, bound: bound as u64 }
             }
             Sight::Sometimes(name) => Event::Sometimes(name),
+            Sight::PageKept { url, round } => Event::PageAcknowledged { node: id, url, round },
             Sight::DefinitionKept { key, version } => Event::DefinitionAcknowledged { node: id, key, version },
         };
         vec![event]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use proto::cluster::lease::Seq;
 use proto::cluster::registry::{DefinitionKey, Version};
 use proto::crawl::politeness::Micros;
-use proto::id::{BatchId, NodeId, Slot, UrlId};
+use proto::id::{BatchId, NodeId, Round, Slot, UrlId};
 use proto::record::Progress;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -309,6 +309,87 @@ pub enum Event {
         key: DefinitionKey,
         /// Its version.
         version: Version,
+    },
+
+    /// The content of a page was fsynced on a node.
+    PageDurable {
+        /// Where.
+        node: NodeId,
+        /// The page.
+        url: UrlId,
+        /// Its round.
+        round: Round,
+    },
+    /// A page counts as crawled.
+    PageAcknowledged {
+        /// Who fetched it.
+        node: NodeId,
+        /// The page.
+        url: UrlId,
+        /// Its round.
+        round: Round,
+    },
+
+    /// It is on enough disks that a generator is to run, or somebody was told so.
+    RunWanted {
+        /// Whose.
+        job: String,
+        /// Which run.
+        run: String,
+    },
+    /// A script begins.
+    ScriptStarted {
+        /// Where.
+        node: NodeId,
+        /// Whose.
+        job: String,
+        /// Which run.
+        run: String,
+        /// Names this execution of it.
+        execution: u64,
+    },
+    /// It has ended, or was killed.
+    ScriptEnded {
+        /// Where.
+        node: NodeId,
+        /// Which execution.
+        execution: u64,
+    },
+    /// It is on enough disks what a run has printed.
+    RunPrinted {
+        /// Whose.
+        job: String,
+        /// Which run.
+        run: String,
+        /// By which execution.
+        execution: u64,
+        /// The URLs.
+        tasks: Vec<UrlId>,
+    },
+    /// What an execution printed is taken in as tasks.
+    TasksTakenIn {
+        /// Where.
+        node: NodeId,
+        /// Whose.
+        job: String,
+        /// Which run.
+        run: String,
+        /// By which execution.
+        execution: u64,
+    },
+    /// A disk has it that a run is over. Who wrote it need not know whether others do.
+    RunOver {
+        /// Whose.
+        job: String,
+        /// Which run.
+        run: String,
+    },
+    /// It is on enough disks that a run is over, and somebody knows.
+    RunDone {
+        /// Whose.
+        job: String,
+        /// Which run.
+        run: String,
     },
 
     /// An interesting situation was reached. What no seed reaches is not tested, so a run of many seeds fails without it.

@@ -3,8 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use proto::base64::{from_base64, to_base64};
 use proto::query::{Collector, Condition, Query, ROWS_MAX, Row, Source, Value};
-use proto::site::{Site, SiteFind, SiteUpdate};
+use proto::site::{
+    Attribute, ProxyOrder, Site, SiteCleanup, SiteDelete, SiteFind, SiteStatus, SiteUpdate, Upkeep, UrlContent,
+    UrlFetch, UrlNew, UrlOrder, UrlPut,
+};
 
 /// A row whose values follow from the names of its fields: of the right kind for some, and not known for others.
 struct Strange;
@@ -34,7 +38,10 @@ fuzz_target!(|text: &str| {
         }
         Err(error) => assert!((1..=text.chars().count() + 1).contains(&error.at), "{error} is beyond {text:?}"),
     }
-    for source in [Source::Urls, Source::Sites] {
+    if let Some(bytes) = from_base64(text) {
+        assert_eq!(from_base64(&to_base64(&bytes)), Some(bytes));
+    }
+    for source in [Source::Urls, Source::Sites, Source::Attributes, Source::Proxies] {
         if let Ok(condition) = Condition::parse(source, text) {
             condition.admits(&Strange, u64::MAX);
         }
@@ -45,6 +52,13 @@ fuzz_target!(|text: &str| {
             assert_eq!(Site::read(told).as_ref(), Ok(&site), "what is told cannot be handed in again");
         }
         let _ = SiteUpdate::read(body.clone());
+        let _ = (SiteStatus::read(body.clone()), SiteDelete::read(body.clone()), SiteCleanup::read(body.clone()));
+        let _ = (UrlNew::read(body.clone()), UrlOrder::read(body.clone()), Upkeep::read(body.clone()));
+        let _ = UrlFetch::read(body.clone()).map(|fetch| fetch.checked());
+        let _ = UrlContent::read(body.clone()).map(|content| content.order().name(&Default::default()));
+        let _ = UrlPut::read(body.clone()).map(|put| put.data().expect("a put that was read has data"));
+        let _ = (Attribute::read(body.clone()), Attribute::read_which(body.clone()));
+        let _ = ProxyOrder::read(body.clone()).map(|order| (order.proxy(None), order.name()));
         let _ = SiteFind::read(body).map(|find| find.criterions.map(|criterions| criterions.query(Source::Sites)));
     }
 });

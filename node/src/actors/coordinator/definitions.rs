@@ -10,6 +10,7 @@ use actix::{AsyncContext, Context, Handler, ResponseFuture};
 use proto::cluster::coordinator::Input;
 use proto::cluster::registry::{Definition, NotDefined, Version};
 use proto::control::crawl::CrawlCounts;
+use proto::crawl::crawls::{self, Limits};
 use proto::crawl::frontier;
 use proto::crawl::politeness::{Micros, SECOND};
 use proto::id::NodeId;
@@ -18,6 +19,9 @@ use tokio::sync::oneshot;
 use super::{Coordinator, DiskError, Own, ReplicaJob};
 use crate::messages::{Define, Defined};
 
+/// Behind the name of a crawl: what is counted of it besides pages. No name has such a letter.
+const ERRORS: &str = "\u{1}errors";
+const URLS: &str = "\u{1}urls";
 /// How often pages are counted, at most.
 const COUNT_EVERY: Micros = SECOND;
 /// How much longer than counting took is waited before it is done again.
@@ -44,7 +48,7 @@ impl Coordinator {
                 Ok(Err(error)) => return fate.seal(&error),
                 Err(_) => return fate.restart(),
             };
-            me.do_send(Own::Happened { life, input }); // an answer
+            me.do_send(Own::Happened { life, inputs: vec![input] }); // an answer
         });
     }
 
@@ -65,7 +69,7 @@ impl Coordinator {
     /// Has pages counted, if there are crawls with a limit.
     pub(super) fn count_pages(&mut self, ctx: &mut Context<Self>) {
         let now = self.parts.clock.now().mono;
-        let limited = self.parts.book.now().defined().any(|crawl| crawl.left.is_some());
+        let limited = self.parts.book.now().defined().any(|crawl| crawl.limits() != Limits::default());
         let (Some(core), None) = (&self.core, self.counting.under_way) else { return };
         if !limited || now < self.counting.next {
             return;
@@ -88,19 +92,32 @@ impl Coordinator {
         let took = self.counting.under_way.take().map_or(0, |began| now.saturating_sub(began));
         self.counting.next = now + COUNT_EVERY.max(COUNT_REST * took);
         let Some(core) = &self.core else { return };
-        let (mut left, mut spoken) = (BTreeMap::new(), BTreeMap::new());
+        let (mut left, mut room, mut spoken) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut share = |what: String, limit: u64, here: u64| {
+            let (theirs, others) = core.spoken_by_others(&what);
+            let share = crawls::share(limit, here, theirs, others);
+            spoken.insert(what, here + share);
+            share
+        };
         for crawl in self.parts.book.now().defined() {
-            let (name, limit) = (&crawl.definition.name, crawl.definition.pages_max);
-            let (Some(limit), Some(here)) = (limit, counts.get(name)) else { continue };
-            let pages = here.totals.processed;
-            let (theirs, others) = core.spoken_by_others(name);
-            let share = limit.saturating_sub(pages + theirs).div_ceil(others as u64 + 1);
-            left.insert(name.clone(), share);
-            spoken.insert(name.clone(), pages + share);
+            let (name, limits) = (&crawl.definition.name, crawl.limits());
+            let Some(here) = counts.get(name) else { continue };
+            let pages = limits.pages.map(|limit| share(name.clone(), limit, here.totals.processed));
+            // Every page that is handed out may fail.
+            let errors = limits.errors.map(|limit| share(format!("{name}{ERRORS}"), limit, here.totals.failed));
+            if limits != Limits::default() {
+                left.insert(name.clone(), pages.into_iter().chain(errors).min().unwrap_or(u64::MAX));
+            }
+            if let Some(limit) = limits.urls {
+                room.insert(name.clone(), share(format!("{name}{URLS}"), limit, here.totals.known));
+            }
+        }
+        if !room.is_empty() {
+            drop(self.ask_disk(|reply| ReplicaJob::Room(room, reply))); // nobody waits for it
         }
         self.parts.book.set_left(&left);
         self.tell_frontier(vec![frontier::Input::Crawls(self.parts.book.now())]);
-        self.step([Input::Counted(spoken)], ctx);
+        self.happens([Input::Counted(spoken)], ctx);
     }
 }
 
@@ -114,7 +131,7 @@ impl Handler<Define> for Coordinator {
         self.next_ticket += 1;
         let (ticket, (definer, told)) = (self.next_ticket, oneshot::channel());
         self.definers.insert(ticket, definer);
-        self.step([Input::Define { ticket, key, expects, body }], ctx);
+        self.happens([Input::Define { ticket, key, expects, body }], ctx);
         Box::pin(async { told.await.unwrap_or(Err(NotDefined::StartedAnew)) })
     }
 }

@@ -59,22 +59,31 @@ impl Frontier {
     /// Has entries settled that are not to be fetched.
     pub(super) fn refuse_clustered(&self, refused: Vec<(Pick, Why)>) {
         let Way::Clustered { coordinator, .. } = &self.parts.way else { return };
-        let unix_ms = self.parts.clock.now().unix_ms;
-        for (pick, why) in refused {
-            let (coordinator, life) = (coordinator.clone(), self.life);
-            let (flight, stage) = (pick.flight, Stage::Processed);
+        if refused.is_empty() {
+            return;
+        }
+        let (coordinator, life, unix_ms) = (coordinator.clone(), self.life, self.parts.clock.now().unix_ms);
+        let numbers: Vec<u64> = refused.iter().map(|(pick, _)| pick.flight).collect();
+        let ended = |(pick, why)| {
             let ending = match why {
                 Why::Failed(failure) => Ending::Failed(failure, None, None),
                 Why::Filtered(_) => Ending::Filtered,
             };
-            self.ask_disk(
-                |reply| Job::Replica(ReplicaJob::Settle { pick: Box::new(pick), ending, stage, unix_ms, reply }),
-                move |(copy, _)| {
-                    let settlement = coordinator::Input::Settlement { flight, stage, copy, page: false };
-                    coordinator.answer(Heard { life, inputs: vec![settlement] });
-                },
-            );
-        }
+            (Box::new(pick), ending, Stage::Processed)
+        };
+        let flights = refused.into_iter().map(ended).collect();
+        self.ask_disk(
+            |reply| Job::Replica(ReplicaJob::Settle { flights, unix_ms, reply }),
+            move |settled| {
+                let settlement = |(flight, (copy, _))| coordinator::Input::Settlement {
+                    flight,
+                    stage: Stage::Processed,
+                    copy,
+                    page: false,
+                };
+                coordinator.answer(Heard { life, inputs: numbers.into_iter().zip(settled).map(settlement).collect() });
+            },
+        );
     }
 
     pub(super) fn lost_clustered(&self, pick: Pick) {
@@ -86,16 +95,20 @@ impl Frontier {
         self.say(vec![coordinator::Input::Idle { slot }]);
     }
 
-    /// A flight is over: its entry may be in its queue again.
-    fn land(&mut self, flight: u64, ctx: &mut Context<Self>) {
-        let Some(pick) = self.aloft.remove(&flight) else { return };
+    /// Flights are over: their entries may be in their queues again.
+    fn land(&mut self, flights: Vec<u64>, ctx: &mut Context<Self>) {
+        let picks: Vec<Pick> = flights.into_iter().filter_map(|flight| self.aloft.remove(&flight)).collect();
+        if picks.is_empty() {
+            return;
+        }
         let (me, life, desk) = (ctx.address(), self.life, self.lifeline.desk());
         self.ask_disk(
-            |reply| Job::Replica(ReplicaJob::Land { pick: Box::new(pick), reply }),
+            |reply| Job::Replica(ReplicaJob::Land { picks, reply }),
             move |again| {
-                if let Some(again) = again.map(Admitted::into_input) {
+                if !again.is_empty() {
                     desk.enters();
-                    me.do_send(Told { life, inputs: vec![again] }); // an answer
+                    let inputs = again.into_iter().map(Admitted::into_input).collect();
+                    me.do_send(Told { life, inputs }); // an answer
                 }
             },
         );
@@ -137,8 +150,6 @@ impl Handler<Told> for Frontier {
             }
         }
         self.step(inputs, ctx);
-        for flight in landed {
-            self.land(flight, ctx);
-        }
+        self.land(landed, ctx);
     }
 }

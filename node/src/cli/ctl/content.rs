@@ -1,11 +1,10 @@
 //! `ctl url content`: reads a page from whichever node has it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use proto::control::content::{ContentAnswer, ContentRequest, NodeVersions, Version};
+use proto::control::content::{ContentAnswer, ContentRequest};
 use proto::control::{Answer, Request};
 use proto::key::DEFAULT_CRAWL;
 use serde_json::{Value, json};
@@ -13,15 +12,14 @@ use serde_json::{Value, json};
 use super::super::progress::say;
 use super::super::{Complaint, Exit};
 use super::{Connection, name};
-use crate::edges::decode::{Decoder, parse_encodings};
-use crate::edges::warc::{PayloadDigest, Record, RecordId, parse_members};
-
-/// A page that is unpacked to more than this is written as it was transferred.
-const DECODED_BYTES_MAX: usize = 1 << 30;
+use crate::clustered::reading::{AskContent, Held, Page, Reading};
+use crate::edges::decode::unpacked;
+use crate::edges::warc::{PayloadDigest, Record, RecordId};
 
 const EXAMPLES: &str = "Examples:
   orbweaver ctl url content https://example.com/ > page.html
   orbweaver ctl url content https://example.com/ --what warc --output page.warc.gz
+  orbweaver ctl url content https://example.com/ --site news --what processed
   orbweaver ctl --json url content https://example.com/       who has which version, and its digest";
 
 /// Arguments of `url content`.
@@ -30,8 +28,8 @@ const EXAMPLES: &str = "Examples:
 pub(super) struct ContentArguments {
     /// The URL
     url: String,
-    /// Its crawl
-    #[arg(long, default_value = DEFAULT_CRAWL)]
+    /// Its crawl, or its site
+    #[arg(long, visible_alias = "site", default_value = DEFAULT_CRAWL)]
     crawl: String,
     /// Only this round; the newest without it
     #[arg(long)]
@@ -54,24 +52,8 @@ enum What {
     Head,
     /// The WARC records, as they are in the archive
     Warc,
-}
-
-/// A version, and the nodes that have it.
-struct Held {
-    version: Version,
-    nodes: Vec<u64>,
-}
-
-/// A version that was read.
-struct Page {
-    held: Held,
-    members: Vec<u8>,
-    response: Record,
-}
-
-struct Reading<'a> {
-    connection: &'a Connection,
-    crawl: &'a str,
+    /// What the rules of its site made of it, as JSON
+    Processed,
 }
 
 /// Reads a page.
@@ -80,19 +62,27 @@ pub(super) async fn content(
     arguments: &ContentArguments,
     as_json: bool,
 ) -> Result<Exit, Complaint> {
-    let reading = Reading { connection, crawl: &arguments.crawl };
-    let (mut versions, missing) = reading.find(&arguments.url).await?;
+    let reading = Reading { asked: connection, crawl: &arguments.crawl };
+    let (mut versions, missing) = reading.find(&arguments.url).await.map_err(Complaint::failed)?;
     versions.retain(|held| arguments.round.is_none_or(|round| held.version.round == round));
     let Some(newest) = versions.iter().map(|held| held.version.round).max() else {
         let silent = if missing.is_empty() { String::new() } else { format!(" ({})", missing.join("; ")) };
         return Err(Complaint::failed(format!("no node that answers has a version of {}{silent}", arguments.url)));
     };
-    let (page, payload) = reading.read(&arguments.url, versions, arguments.round.unwrap_or(newest)).await?;
+    if arguments.what == What::Processed {
+        let nothing = || Complaint::failed(format!("nothing was made of {} by the rules of a site", arguments.url));
+        let (_, record) =
+            reading.processed_of(&arguments.url, &versions).await.map_err(Complaint::failed)?.ok_or_else(nothing)?;
+        return written(&record, arguments.output.as_deref()).map(|()| Exit::Done);
+    }
+    let read = reading.read(&arguments.url, versions, arguments.round.unwrap_or(newest)).await;
+    let (page, payload) = read.map_err(Complaint::failed)?;
     let bytes = match arguments.what {
+        What::Processed => unreachable!("told above"),
         What::Warc => page.members.clone(),
         What::Head => page.response.http_head().to_vec(),
         What::Raw => payload.payload().to_vec(),
-        What::Body => unpacked(&payload),
+        What::Body => unpacked(payload.http_head(), payload.payload()),
     };
     if let Some(path) = &arguments.output {
         std::fs::write(path, &bytes)
@@ -127,136 +117,24 @@ fn facts(arguments: &ContentArguments, page: &Page, payload: &Record, bytes: &[u
     })
 }
 
-/// The payload without its content encoding; as it is, if that cannot be undone.
-fn unpacked(record: &Record) -> Vec<u8> {
-    let head = String::from_utf8_lossy(record.http_head()).into_owned();
-    let values: Vec<&[u8]> = head
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"))
-        .map(|(_, value)| value.trim().as_bytes())
-        .collect();
-    let encodings = parse_encodings(values).unwrap_or_default();
-    let mut decoder = Decoder::new(&encodings, DECODED_BYTES_MAX);
-    match decoder.push(record.payload()) {
-        Ok(()) => decoder.finish().body,
-        Err(_) => record.payload().to_vec(),
+/// Writes JSON for people.
+fn written(record: &[u8], output: Option<&std::path::Path>) -> Result<(), Complaint> {
+    let json: Value = serde_json::from_slice(record)
+        .map_err(|error| Complaint::failed(format!("what was kept is no JSON: {error}")))?;
+    match output {
+        Some(path) => std::fs::write(path, format!("{json:#}\n"))
+            .map_err(|error| Complaint::failed(format!("cannot write {}: {error}", path.display()))),
+        None => say(&format!("{json:#}")).map_err(|error| Complaint::failed(format!("cannot write: {error}"))),
     }
 }
 
-impl Reading<'_> {
-    /// The versions of a page, newest first, and who did not answer.
-    async fn find(&self, url: &str) -> Result<(Vec<Held>, Vec<String>), Complaint> {
-        let request = ContentRequest::Find { crawl: self.crawl.to_owned(), url: url.to_owned() };
-        let found = match self.connection.ask(&Request::Content(request)).await? {
-            Answer::Content(ContentAnswer::Found(found)) => found,
-            Answer::Refused(why) => return Err(Complaint::failed(why)),
-            other => return Err(Complaint::failed(format!("the node answered {other:?}"))),
-        };
-        let mut missing = Vec::new();
-        let mut held: BTreeMap<[u8; 16], Held> = BTreeMap::new();
-        for NodeVersions { node, versions } in found {
-            match versions {
-                Ok(versions) => {
-                    for version in versions {
-                        let held = held.entry(version.record_id).or_insert_with(|| Held { version, nodes: Vec::new() });
-                        held.nodes.push(node);
-                    }
-                }
-                Err(why) => missing.push(format!("{}: {why}", name(node))),
-            }
-        }
-        let mut held: Vec<Held> = held.into_values().collect();
-        held.sort_by_key(|held| std::cmp::Reverse((held.version.round, held.version.unix_ms)));
-        Ok((held, missing))
-    }
-
-    /// Reads the first version of `round` that can be read, and the record that has its payload.
-    async fn read(&self, url: &str, versions: Vec<Held>, round: u32) -> Result<(Page, Record), Complaint> {
-        let mut failures = Vec::new();
-        let (of_round, older): (Vec<Held>, Vec<Held>) = versions
-            .into_iter()
-            .filter(|held| held.version.round <= round)
-            .partition(|held| held.version.round == round);
-        for held in of_round {
-            let (members, response) = match self.members(url, &held).await {
-                Ok(read) => read,
-                Err(why) => {
-                    failures.push(why);
-                    continue;
-                }
-            };
-            let page = Page { held, members, response };
-            let is_not_modified = page.response.http_head().starts_with(b"HTTP/1.1 304");
-            if !page.held.version.revisit && !is_not_modified {
-                let payload = page.response.clone();
-                return Ok((page, payload));
-            }
-            match self.payload(url, &page, &older).await {
-                Ok(payload) => return Ok((page, payload)),
-                Err(why) => failures.push(why),
-            }
-        }
-        Err(Complaint::failed(format!("{url} cannot be read: {}", failures.join("; "))))
-    }
-
-    /// Finds the payload of a version that only refers to an earlier one: of the same page, or of the page that it names.
-    async fn payload(&self, url: &str, page: &Page, older: &[Held]) -> Result<Record, String> {
-        let digest = page.held.version.payload_digest;
-        let has_it = |held: &&Held| {
-            !held.version.revisit && (held.version.payload_digest == digest || !page.held.version.revisit)
-        };
-        if let Some(held) = older.iter().find(has_it) {
-            return self.members(url, held).await.map(|(_, record)| record);
-        }
-        let original = page.response.header("WARC-Refers-To-Target-URI").ok_or("no earlier version of it is there")?;
-        let (versions, _) = self.find(original).await.map_err(|complaint| complaint.text().to_owned())?;
-        let mut failures = BTreeSet::new();
-        for held in versions.iter().filter(|held| !held.version.revisit && held.version.payload_digest == digest) {
-            match self.members(original, held).await {
-                Ok((_, record)) => return Ok(record),
-                Err(why) => drop(failures.insert(why)),
-            }
-        }
-        let why: Vec<String> = failures.into_iter().collect();
-        Err(format!("it repeats {original}, of which no version with that content can be read {}", why.join("; ")))
-    }
-
-    /// Reads the records of a version from a node that has it, and checks them.
-    async fn members(&self, url: &str, held: &Held) -> Result<(Vec<u8>, Record), String> {
-        let mut failures = Vec::new();
-        for node in &held.nodes {
-            match self.members_from(*node, url, &held.version).await {
-                Ok(members) => match parse_members(&members).map(|records| records.into_iter().next()) {
-                    Ok(Some(record)) => return Ok((members, record)),
-                    Ok(None) => failures.push(format!("{}: nothing", name(*node))),
-                    Err(error) => failures.push(format!("{}: {error}", name(*node))),
-                },
-                Err(why) => failures.push(format!("{}: {why}", name(*node))),
-            }
-        }
-        Err(failures.join("; "))
-    }
-
-    async fn members_from(&self, node: u64, url: &str, version: &Version) -> Result<Vec<u8>, String> {
-        let mut members = Vec::new();
-        loop {
-            let (crawl, url, record_id) = (self.crawl.to_owned(), url.to_owned(), version.record_id);
-            let request = ContentRequest::Read { node, crawl, url, record_id, from: members.len() as u32 };
-            match self.connection.ask(&Request::Content(request)).await {
-                Ok(Answer::Content(ContentAnswer::Part { bytes, total })) => {
-                    if bytes.is_empty() {
-                        return Err("it ends too soon".to_owned());
-                    }
-                    members.extend_from_slice(&bytes);
-                    if members.len() >= total as usize {
-                        return Ok(members);
-                    }
-                }
-                Ok(Answer::Refused(why)) => return Err(why),
-                Ok(other) => return Err(format!("answered {other:?}")),
-                Err(complaint) => return Err(complaint.text().to_owned()),
-            }
+impl AskContent for Connection {
+    async fn ask(&self, request: ContentRequest) -> Result<ContentAnswer, String> {
+        match Connection::ask(self, &Request::Content(request)).await {
+            Ok(Answer::Content(answer)) => Ok(answer),
+            Ok(Answer::Refused(why)) => Err(why),
+            Ok(other) => Err(format!("the node answered {other:?}")),
+            Err(complaint) => Err(complaint.text().to_owned()),
         }
     }
 }

@@ -5,22 +5,26 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use proto::control::source::{NewTask, RefusedTask, SourceRequest};
 use proto::control::{Answer, Request};
 use proto::key::DEFAULT_CRAWL;
 use proto::source::{HEAD_BYTES, Importer, Judged, LINE_BYTES_MAX, Refused, kind_of};
 use proto::url::UrlRules;
 use serde_json::json;
 
-use super::{Connection, URLS_AT_ONCE};
+use super::{Connection, URLS_AT_ONCE, source};
 use crate::cli::progress::say;
 use crate::cli::units::show_count;
 use crate::cli::{Complaint, Exit};
 
+/// Bytes of URIs in one request, about: what nodes take at once, halved.
+const BYTES_AT_ONCE: usize = 512 << 10;
 /// Refused URIs that are shown at the end; `--errors` keeps them all.
 const REFUSED_SHOWN: usize = 20;
 
 pub(super) const EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver import list.csv --crawl news --errors refused.jsonl
+  orbweaver ctl --data /srv/orbweaver import list.csv --job news
   python3 make_uris.py | orbweaver ctl --data /srv/orbweaver import - --crawl news
 
 One URI a line, or several with `;` between them; at most 8,000 characters each. A file is CSV (one column, no heading) or TXT.
@@ -33,8 +37,11 @@ pub(super) struct ImportArguments {
     /// The list, - for standard input
     file: PathBuf,
     /// The crawl that the URIs are for
-    #[arg(long, default_value = DEFAULT_CRAWL)]
+    #[arg(long, default_value = DEFAULT_CRAWL, conflicts_with = "job")]
     crawl: String,
+    /// The job whose tasks the URIs become; what is refused is in its error log too
+    #[arg(long)]
+    job: Option<String>,
     /// File for everything that is refused, one JSON object a line: line, uri, reason
     #[arg(long, value_name = "FILE")]
     errors: Option<PathBuf>,
@@ -44,7 +51,11 @@ pub(super) struct ImportArguments {
 struct Import<'a> {
     connection: &'a Connection,
     crawl: &'a str,
-    waiting: Vec<String>,
+    job: Option<&'a str>,
+    waiting: Vec<NewTask>,
+    waiting_bytes: usize,
+    /// Refusals that the job's log has not got yet.
+    untold: Vec<RefusedTask>,
     kept: u64,
     shown: Vec<String>,
     refused: u64,
@@ -75,15 +86,27 @@ pub(super) async fn import(
         }
         None => None,
     };
-    let (crawl, waiting) = (arguments.crawl.as_str(), Vec::new());
-    let mut import = Import { connection, crawl, waiting, kept: 0, shown: Vec::new(), refused: 0, errors };
+    let mut import = Import {
+        connection,
+        crawl: &arguments.crawl,
+        job: arguments.job.as_deref(),
+        waiting: Vec::new(),
+        waiting_bytes: 0,
+        untold: Vec::new(),
+        kept: 0,
+        shown: Vec::new(),
+        refused: 0,
+        errors,
+    };
     let mut importer = Importer::new(kind, UrlRules::default());
-    let mut line = Vec::new();
+    let (mut line, mut number) = (Vec::new(), 0);
     while read_line(&mut reader, &mut line).map_err(unreadable)? {
+        number += 1;
         for judged in importer.line(&line).map_err(Complaint::usage)? {
             match judged {
-                Judged::Accepted(url) => import.take(url.into_string()).await?,
+                Judged::Accepted(url) => import.take(number, url.into_string()).await?,
                 Judged::Refused(Refused { line, uri, reason }) => {
+                    import.tell_job(line, &uri, &reason.to_string()).await?;
                     let row = json!({ "line": line, "uri": uri, "reason": reason.to_string() });
                     import.refuse(&row, || format!("line {line:>6}  {uri}  {reason}"))?;
                 }
@@ -117,17 +140,27 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<b
 }
 
 impl Import<'_> {
-    async fn take(&mut self, url: String) -> Result<(), Complaint> {
-        self.waiting.push(url);
-        if self.waiting.len() >= URLS_AT_ONCE { self.hand_over().await } else { Ok(()) }
+    async fn take(&mut self, line: u64, uri: String) -> Result<(), Complaint> {
+        self.waiting_bytes += uri.len() + 32;
+        self.waiting.push(NewTask { line, uri, args: None });
+        if self.waiting.len() >= URLS_AT_ONCE || self.waiting_bytes >= BYTES_AT_ONCE {
+            self.hand_over().await
+        } else {
+            Ok(())
+        }
     }
 
     /// Hands over what waits; returns when enough disks have it.
     async fn hand_over(&mut self) -> Result<(), Complaint> {
+        self.waiting_bytes = 0;
+        if let Some(job) = self.job {
+            return self.hand_to_job(job).await;
+        }
         if self.waiting.is_empty() {
             return Ok(());
         }
-        let request = Request::AddUrls { crawl: self.crawl.to_owned(), urls: std::mem::take(&mut self.waiting) };
+        let urls = std::mem::take(&mut self.waiting).into_iter().map(|task| task.uri).collect();
+        let request = Request::AddUrls { crawl: self.crawl.to_owned(), urls };
         let so_far = |why: &str, kept: u64| {
             Complaint::failed(format!(
                 "{why}\n{kept} URIs before are kept; the same command takes the rest, none twice"
@@ -144,6 +177,38 @@ impl Import<'_> {
             Ok(Answer::Refused(why)) => return Err(so_far(&why, self.kept)),
             Ok(other) => return Err(so_far(&format!("the node answered {other:?}"), self.kept)),
             Err(complaint) => return Err(so_far(&complaint.text, self.kept)),
+        }
+        Ok(())
+    }
+
+    /// Keeps a refusal for the log of the job, if there is one.
+    async fn tell_job(&mut self, line: u64, uri: &str, reason: &str) -> Result<(), Complaint> {
+        if self.job.is_some() {
+            self.untold.push(RefusedTask { line, uri: uri.to_owned(), reason: reason.to_owned() });
+            if self.untold.len() >= URLS_AT_ONCE {
+                self.hand_over().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands tasks and refusals to a job.
+    async fn hand_to_job(&mut self, job: &str) -> Result<(), Complaint> {
+        if self.waiting.is_empty() && self.untold.is_empty() {
+            return Ok(());
+        }
+        let (tasks, refused) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.untold));
+        let answer = source::ask(self.connection, SourceRequest::TaskAdd { job: job.to_owned(), tasks, refused }).await;
+        let answer = answer.map_err(|complaint| {
+            Complaint::failed(format!(
+                "{}\n{} URIs before are kept; the same command takes the rest, none twice",
+                complaint.text, self.kept
+            ))
+        })?;
+        self.kept += answer["accepted"].as_u64().unwrap_or(0);
+        for row in answer["refused"].as_array().map(Vec::as_slice).unwrap_or_default() {
+            let text = |name: &str| row[name].as_str().unwrap_or_default();
+            self.refuse(row, || format!("line {:>6}  {}  {}", row["line"], text("uri"), text("reason")))?;
         }
         Ok(())
     }
@@ -168,13 +233,13 @@ impl Import<'_> {
             flushed.map_err(|error| Complaint::failed(format!("cannot write {}: {error}", path.display())))?;
         }
         let text = if as_json {
-            json!({ "crawl": self.crawl, "kept": self.kept, "refused": self.refused, "first_refused": self.shown })
-                .to_string()
+            let (name, place) = self.job.map_or(("crawl", self.crawl), |job| ("job", job));
+            json!({ name: place, "kept": self.kept, "refused": self.refused, "first_refused": self.shown }).to_string()
         } else {
             let mut lines = vec![format!(
-                "{} URIs are kept in crawl {}, {} were refused",
+                "{} URIs are kept in {}, {} were refused",
                 show_count(self.kept),
-                self.crawl,
+                self.job.map_or_else(|| format!("crawl {}", self.crawl), |job| format!("job {job}")),
                 show_count(self.refused)
             )];
             lines.extend(self.shown.iter().map(|one| format!("  {one}")));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use proto::base64::to_base64;
 use proto::control::Request;
 use proto::site::{Operation, code};
 use serde_json::{Value as Json, json};
@@ -23,6 +24,15 @@ pub(super) const FIND_EXAMPLES: &str = "Examples:
 pub(super) const CHANGE_EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver url update --site news https://example.com/a --again
   orbweaver ctl --data /srv/orbweaver url delete --site news --where \"url LIKE '%/tag/%'\" --limit 1000";
+pub(super) const PUT_EXAMPLES: &str = "Example:
+  orbweaver ctl --data /srv/orbweaver url put --site news https://example.com/a --type 1 --file result.json";
+pub(super) const HISTORY_EXAMPLES: &str = "Examples:
+  orbweaver ctl --data /srv/orbweaver site update news --property STATS_LOG_ENABLED=1
+  orbweaver ctl --data /srv/orbweaver url history --site news https://example.com/a";
+pub(super) const UPKEEP_EXAMPLES: &str = "Examples:
+  orbweaver ctl --data /srv/orbweaver url age --site news --where \"depth > 3 AND UDate < NOW() - INTERVAL 7 DAY\" --limit 1000
+  orbweaver ctl --data /srv/orbweaver url purge --site news
+  orbweaver ctl --data /srv/orbweaver url recalculate --site news";
 pub(super) const QUERY_EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver query \"SELECT url, size FROM urls WHERE siteId = 'news' ORDER BY size DESC LIMIT 10\"
   orbweaver ctl --data /srv/orbweaver query 'SELECT siteId, httpCode, COUNT(*) FROM urls GROUP BY siteId, httpCode'
@@ -90,6 +100,47 @@ pub(super) struct ChangeArguments {
     limit: usize,
 }
 
+/// A content to hand in.
+#[derive(Args)]
+pub(super) struct PutArguments {
+    /// The URL
+    url: String,
+    /// Its site
+    #[arg(long, default_value = "0")]
+    site: String,
+    /// What it is: one bit of the content type mask, as 1 for processed, 1024 for raw
+    #[arg(long = "type", value_name = "BIT", default_value_t = 1)]
+    kind: u32,
+    /// The file, - for standard input
+    #[arg(long, value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// URLs of a site.
+#[derive(Args)]
+pub(super) struct NamedArguments {
+    /// The URLs
+    #[arg(required = true)]
+    urls: Vec<String>,
+    /// Their site
+    #[arg(long, default_value = "0")]
+    site: String,
+}
+
+/// Which sites and URLs.
+#[derive(Args)]
+pub(super) struct UpkeepArguments {
+    /// Only of this site; may be given several times [default: all]
+    #[arg(long)]
+    site: Vec<String>,
+    /// Only URLs that meet this condition, instead of what the sites say
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
+    /// So many of each site
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
 /// How to change URLs.
 #[derive(Args)]
 pub(super) struct UpdateArguments {
@@ -111,6 +162,9 @@ pub(super) enum UrlWork<'a> {
     Delete(&'a ChangeArguments),
     Cleanup(&'a ChangeArguments),
     Query(&'a str),
+    Put(&'a PutArguments),
+    History(&'a NamedArguments, Operation),
+    Upkeep(&'a UpkeepArguments, Operation),
 }
 
 impl ChangeArguments {
@@ -166,6 +220,57 @@ pub(super) async fn urls(connection: &Connection, work: UrlWork<'_>, as_json: bo
                 table(&columns, urls.as_array().map(Vec::as_slice).unwrap_or_default())
             })
         }
+        UrlWork::Put(put) => {
+            let data = if put.file.as_os_str() == "-" {
+                let mut data = Vec::new();
+                std::io::Read::read_to_end(&mut std::io::stdin(), &mut data).map(|_| data)
+            } else {
+                std::fs::read(&put.file)
+            };
+            let data =
+                data.map_err(|error| Complaint::usage(format!("cannot read {}: {error}", put.file.display())))?;
+            let data = to_base64(&data);
+            let body = json!({"siteId": put.site, "url": put.url, "contentType": put.kind, "putDict": {"data": data}});
+            each(connection, Operation::UrlPut, vec![body], as_json, |statuses| {
+                let done = statuses.first().and_then(Json::as_u64) == Some(0);
+                (if done { "the content is kept" } else { "nothing is changed" }).to_owned()
+            })
+            .await
+        }
+        UrlWork::History(named, operation) => {
+            let bodies: Vec<Json> = named.urls.iter().map(|url| json!({"siteId": named.site, "url": url})).collect();
+            let answer = ask(connection, operation, &Json::from(bodies)).await?;
+            shown(&answer, as_json, |urls| {
+                let of = |url: &Json| {
+                    let name = url["url"].as_str().unwrap_or_default();
+                    match (&url["logRows"], &url["freqRows"]) {
+                        (Json::Array(rows), _) => {
+                            format!(
+                                "{name}\n{}",
+                                table(&["oDate", "opCode", "round", "httpCode"].map(str::to_owned), rows)
+                            )
+                        }
+                        (_, counts) => format!("{name}\n{counts}"),
+                    }
+                };
+                urls.as_array().into_iter().flatten().map(of).collect::<Vec<String>>().join("\n")
+            })
+        }
+        UrlWork::Upkeep(upkeep, operation) => {
+            let mut body = json!({"sitesList": upkeep.site, "maxURLs": upkeep.limit});
+            if let Some(condition) = &upkeep.condition {
+                body["urlsCriterions"] = json!({"WHERE": condition});
+            }
+            let answer = ask(connection, operation, &body).await?;
+            shown(&answer, as_json, |sites| {
+                let line = |site: &Json| match site {
+                    Json::Array(two) => format!("{}  {}", two[0].as_str().unwrap_or_default(), two[1]),
+                    other => other.to_string(),
+                };
+                let lines: Vec<String> = sites.as_array().into_iter().flatten().map(line).collect();
+                if lines.is_empty() { "nothing was to be done".to_owned() } else { lines.join("\n") }
+            })
+        }
         UrlWork::Query(text) => {
             let answer = ask(connection, Operation::SqlCustom, &json!({"query": text})).await?;
             shown(&answer, as_json, |object| {
@@ -182,7 +287,7 @@ pub(super) async fn urls(connection: &Connection, work: UrlWork<'_>, as_json: bo
     }
 }
 
-async fn ask(connection: &Connection, operation: Operation, body: &Json) -> Result<Json, Complaint> {
+pub(super) async fn ask(connection: &Connection, operation: Operation, body: &Json) -> Result<Json, Complaint> {
     let request = Request::Operation { operation, body: body.to_string(), merge: true };
     dc::ask(connection, &request).await
 }
@@ -205,7 +310,7 @@ async fn changed(
 }
 
 /// Asks with many objects, some at a time; says what came of all of them.
-async fn each(
+pub(super) async fn each(
     connection: &Connection,
     operation: Operation,
     bodies: Vec<Json>,
@@ -235,7 +340,7 @@ async fn each(
     Ok(exit)
 }
 
-fn shown(answer: &Json, as_json: bool, text: impl Fn(&Json) -> String) -> Result<Exit, Complaint> {
+pub(super) fn shown(answer: &Json, as_json: bool, text: impl Fn(&Json) -> String) -> Result<Exit, Complaint> {
     let item = &answer["itemsList"][0];
     let object = &item["itemObject"];
     if as_json {
@@ -252,7 +357,7 @@ fn shown(answer: &Json, as_json: bool, text: impl Fn(&Json) -> String) -> Result
 }
 
 /// Rows under their heads; numbers to the right.
-fn table(head: &[String], rows: &[Json]) -> String {
+pub(super) fn table(head: &[String], rows: &[Json]) -> String {
     let cell = |row: &Json, name: &String| match &row[name.as_str()] {
         Json::Null => String::new(),
         Json::String(text) => text.replace(['\n', '\r', '\t'], " "),

@@ -8,7 +8,7 @@ use proto::score::pagerank::{DAMPING, PageRank};
 use proto::score::{Scorer, Stop};
 use serde::Serialize;
 
-use super::{Failure, Folder, line};
+use super::{Failure, Folder, Known, line};
 use crate::cli::Complaint;
 use crate::edges::cores::Threads;
 use crate::scoring::FOLDER;
@@ -26,6 +26,9 @@ pub(super) struct RankArguments {
     /// Count only links from one domain to another
     #[arg(long)]
     other_domains_only: bool,
+    /// Count what spiders said that contents are worth
+    #[arg(long)]
+    use_content: bool,
     /// How often PageRank follows a link instead of beginning anew
     #[arg(long, value_name = "D", default_value_t = DAMPING)]
     damping: f64,
@@ -68,8 +71,8 @@ impl Folder<'_> {
         best.sort_by(better);
         for (place, number) in (1..).zip(best) {
             let Some(key) = self.graph.key(number)? else { continue };
-            let Some(stored) = self.store.url(&key)? else { continue };
-            let (score, id, url) = (scores[number as usize], key.id().to_string(), stored.record.url.as_str());
+            let Some(known) = Known::of(&self.store, &key)? else { continue };
+            let (score, id, url) = (scores[number as usize], key.id().to_string(), known.url.as_str());
             match self.arguments.json {
                 true => line(&mut self.out, &Ranked { rank: place, score, number, id, url })?,
                 false => writeln!(self.out, "{place:>8}  {score:.6e}  {url}")?,
@@ -86,7 +89,11 @@ impl Folder<'_> {
         // Beside the data if that folder is there, because that is where the room is.
         let beside = self.arguments.data.join(FOLDER);
         let dir = if beside.is_dir() { beside } else { std::env::temp_dir() };
-        let wanted = Wanted { out: rank.by != RankBy::Pagerank, other_domains_only: rank.other_domains_only };
+        let wanted = Wanted {
+            out: rank.by != RankBy::Pagerank,
+            other_domains_only: rank.other_domains_only,
+            content: rank.use_content,
+        };
         let lists = LinkLists::read(&self.graph, wanted, &dir).map_err(failed)?;
         let (graph, cores) = (lists.graph().map_err(failed)?, Threads::new(0));
         let stop = Stop { precision: rank.precision, loops_max: 1_000 };

@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use libp2p::PeerId;
-use proto::clients::ask::{Act, Ask, Item, Look, PUT_BYTES_MAX, PUT_ITEMS_MAX, Said, Taken, slot_of};
+use proto::clients::ask::{Act, Ask, Item, Look, PUT_BYTES_MAX, PUT_ITEMS_MAX, Said, Taken, Told, slot_of};
 use proto::clients::record::ClientUrl;
 use proto::clients::settings::ClientSettings;
+use proto::clients::spider::{SpiderAsk, SpiderRules, SpiderSaid};
 use proto::cluster::copy::RecordCopy;
 use proto::cluster::repair::Changed;
 use proto::cluster::slot_set::SlotSet;
@@ -30,6 +31,7 @@ use crate::edges::swarm::Swarm;
 use crate::edges::swarm::identity::node_of;
 use crate::messages::{ClientPlaces, Define, KeepClients, NotSubmitted};
 use crate::node::Node;
+use crate::scoring::cluster::ClusterScoring;
 
 /// How long another node is waited for: longer than a write may take until it has failed.
 const PEER_PATIENCE: Duration = Duration::from_secs(20);
@@ -63,14 +65,34 @@ pub struct Desk {
     paused: Arc<AtomicBool>,
     /// Questions to another node at once.
     lines: Arc<Mutex<BTreeMap<NodeId, Arc<Semaphore>>>>,
+    /// By which rules pages are handed to spiders.
+    spiders: Arc<SpiderRules>,
+    /// Who computes scores, if anybody does.
+    scoring: Arc<OnceLock<ClusterScoring>>,
 }
 
 impl Desk {
     /// The desk of a node.
-    pub fn new(node: Arc<Node>, swarm: Arc<Swarm>, peer: PeerId) -> Desk {
+    pub fn new(node: Arc<Node>, swarm: Arc<Swarm>, peer: PeerId, spiders: SpiderRules) -> Desk {
         let (me, name) = (node_of(&peer), peer.to_string());
         let keeping = Arc::new(Semaphore::new(KEEPING_MAX as usize));
-        Desk { node, swarm, me, name, keeping, paused: Arc::default(), lines: Arc::default() }
+        let spiders = Arc::new(spiders);
+        Desk {
+            node,
+            swarm,
+            me,
+            name,
+            keeping,
+            paused: Arc::default(),
+            lines: Arc::default(),
+            spiders,
+            scoring: Arc::default(),
+        }
+    }
+
+    /// From now on scores are computed here.
+    pub fn set_scoring(&self, scoring: ClusterScoring) {
+        let _ = self.scoring.set(scoring);
     }
 
     /// The node.
@@ -107,6 +129,11 @@ impl Desk {
                 Ok(Said::Done)
             }
             Ask::IsActive => Ok(Said::Active(self.is_active())),
+            Ask::Spider(ask) => self.spider_here(ask).await.map(Said::Spider),
+            Ask::Rank(ask) => match self.scoring.get() {
+                Some(scoring) => Ok(Said::Rank(scoring.answer(ask).await)),
+                None => Err(Unavailable("this node computes no scores: [score] by".to_owned())),
+            },
         };
         done.unwrap_or_else(|Unavailable(reason)| Said::Refused(reason))
     }
@@ -120,7 +147,7 @@ impl Desk {
         let unix_ms = unix_ms();
         let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, reply })).await;
         let Decided { mut said, copies, changed, life } = decided.map_err(|error| Unavailable(error.to_string()))?;
-        if !copies.is_empty() && self.keep(copies, changed, life, SlotSet::default()).await.is_err() {
+        if !copies.is_empty() && self.keep(copies, changed, life, SlotSet::default(), BTreeMap::new()).await.is_err() {
             said.iter_mut().filter(|taken| **taken == Taken::Kept).for_each(|taken| *taken = Taken::Failed);
         }
         Ok(said)
@@ -128,25 +155,73 @@ impl Desk {
 
     async fn act_here(&self, act: Act) -> Result<Said, Unavailable> {
         let takes = matches!(act, Act::Take { .. });
-        let nothing = || Said::Given { urls: Vec::new(), queues: 0 };
         let mut slots = SlotSet::default();
         if takes {
             if !self.is_active() {
-                return Ok(nothing());
+                return Ok(Said::Given { urls: Vec::new(), queues: 0 });
             }
             slots = self.places().await?.served;
         }
+        self.carry_out(act, slots, takes).await
+    }
+
+    async fn carry_out(&self, act: Act, slots: SlotSet, takes: bool) -> Result<Said, Unavailable> {
+        let nothing = || Said::Given { urls: Vec::new(), queues: 0 };
         let unix_ms = unix_ms();
         let job = |reply| Job::Client(ClientJob::Act { act, slots, unix_ms, reply });
         let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
+        let (said, may_be_told) = self.settle(decided, takes).await?;
+        Ok(if may_be_told { said } else { nothing() })
+    }
+
+    /// Has what was decided kept on enough disks. Says whether what was handed out may be told: whoever holds the slot by now may have handed the same out.
+    async fn settle<T>(&self, decided: Decided<T>, takes: bool) -> Result<(T, bool), Unavailable> {
         let Decided { said, copies, changed, life } = decided;
         if copies.is_empty() && changed.is_empty() {
-            return Ok(said);
+            return Ok((said, true));
         }
         let served = if takes { copies.iter().map(RecordCopy::slot).collect() } else { SlotSet::default() };
-        let still_ours = self.keep(copies, changed, life, served).await?;
-        // Whoever holds the slot by now may have handed the same out.
-        Ok(if takes && !still_ours { nothing() } else { said })
+        let still_ours = self.keep(copies, changed, life, served, BTreeMap::new()).await?;
+        Ok((said, !takes || still_ours))
+    }
+
+    async fn spider_here(&self, ask: SpiderAsk) -> Result<SpiderSaid, Unavailable> {
+        let takes = matches!(ask, SpiderAsk::Take { .. });
+        let slots = match ask {
+            SpiderAsk::Take { .. } | SpiderAsk::Reload { .. } => self.places().await?.served,
+            _ => SlotSet::default(),
+        };
+        let (rules, unix_ms) = (Arc::clone(&self.spiders), unix_ms());
+        let job = |reply| Job::Client(ClientJob::Spider { ask, rules, slots, unix_ms, reply });
+        let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
+        let (said, may_be_told) = self.settle(decided, takes).await?;
+        Ok(if may_be_told { said } else { SpiderSaid::Given(Vec::new()) })
+    }
+
+    /// Takes what the cluster keeps for itself under a name of its own, out of the queues that this node may hand out of.
+    pub async fn take_own(&self, crawl: &str, lease_s: u32) -> Result<Vec<Told>, Unavailable> {
+        let slots = self.places().await?.served;
+        let act = Act::Take {
+            crawl: Some(crawl.to_owned()),
+            key: None,
+            queues_max: 0,
+            urls_max: 0,
+            lease_s,
+            delay_default_s: 0,
+        };
+        match self.carry_out(act, slots, true).await? {
+            Said::Given { urls, .. } => Ok(urls),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Has records of jobs kept on enough disks, this one among them; `false` unless their slots were ours all the time, in these tenures.
+    pub async fn keep_held(&self, items: Vec<Item>, tenures: BTreeMap<Slot, u64>) -> bool {
+        let unix_ms = unix_ms();
+        let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, reply })).await;
+        let Ok(Decided { said, copies, changed, life }) = decided else { return false };
+        said.iter().all(|taken| *taken == Taken::Kept)
+            && self.keep(copies, changed, life, SlotSet::default(), tenures).await == Ok(true)
     }
 
     async fn look_here(&self, look: Look) -> Result<Said, Unavailable> {
@@ -162,6 +237,7 @@ impl Desk {
         mut changed: Vec<Changed>,
         mut life: u32,
         served: SlotSet,
+        tenures: BTreeMap<Slot, u64>,
     ) -> Result<bool, Unavailable> {
         let permits = u32::try_from(copies.len()).unwrap_or(u32::MAX).min(KEEPING_MAX);
         let _room = self.keeping.acquire_many(permits).await.map_err(|_| Unavailable("the node stops".to_owned()))?;
@@ -172,6 +248,7 @@ impl Desk {
                 changed: std::mem::take(&mut changed),
                 life: std::mem::take(&mut life),
                 served: served.clone(),
+                tenures: tenures.clone(),
             };
             match self.node.keep_clients(keep).await {
                 Ok(still_ours) => return Ok(still_ours),
@@ -387,7 +464,7 @@ pub(super) fn shares(
     shares
 }
 
-fn owner(places: &ClientPlaces, slot: Slot, passed_over: &BTreeSet<NodeId>) -> Option<NodeId> {
+pub(crate) fn owner(places: &ClientPlaces, slot: Slot, passed_over: &BTreeSet<NodeId>) -> Option<NodeId> {
     let candidates = places.ring.preference(slot).iter();
     candidates.copied().find(|node| places.alive.contains(node) && !passed_over.contains(node))
 }

@@ -1,6 +1,9 @@
 //! Work for the disk that clients with fetchers of their own ask for.
 
+use std::sync::Arc;
+
 use proto::clients::ask::{Act, Item, Look, Said, Taken};
+use proto::clients::spider::{SpiderAsk, SpiderRules, SpiderSaid};
 use proto::cluster::slot_set::SlotSet;
 
 use super::{Deferred, DiskError, Reply, answer, defer, later};
@@ -38,25 +41,48 @@ pub enum ClientJob {
         /// What was seen.
         reply: Reply<Said>,
     },
+    /// Something of spiders.
+    Spider {
+        /// What.
+        ask: SpiderAsk,
+        /// By which rules.
+        rules: Arc<SpiderRules>,
+        /// Slots that this node may hand pages out of.
+        slots: SlotSet,
+        /// When, Unix milliseconds.
+        unix_ms: u64,
+        /// What to say, and what is to be replicated.
+        reply: Reply<Decided<SpiderSaid>>,
+    },
 }
 
 impl ClientJob {
     pub(super) fn is_write(&self) -> bool {
-        matches!(self, ClientJob::Put { .. }) // what looks at many rows writes a batch of its own
+        // What looks at many rows writes a batch of its own.
+        match self {
+            ClientJob::Put { .. } => true,
+            ClientJob::Spider { ask, .. } => !matches!(ask, SpiderAsk::Take { .. } | SpiderAsk::Reload { .. }),
+            ClientJob::Act { .. } | ClientJob::Look { .. } => false,
+        }
     }
 
     /// Applies a write to the change; its answer waits for the commit.
     pub(super) fn apply(self, change: &mut Change<'_>, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         match self {
             ClientJob::Put { items, unix_ms, reply } => defer(reply, change.put_items(items, unix_ms), deferred),
-            _ => unreachable!("the others go to `read`"),
+            ClientJob::Spider { ask, rules, unix_ms, reply, .. } => {
+                defer(reply, change.spider(ask, &rules, unix_ms), deferred)
+            }
+            ClientJob::Act { .. } | ClientJob::Look { .. } => unreachable!("these go to `read`"),
         }
     }
 
     /// Answers a write of a group that failed before its turn.
     pub(super) fn refuse(self, deferred: &mut Vec<Deferred>) {
-        if let ClientJob::Put { reply, .. } = self {
-            later(reply, deferred);
+        match self {
+            ClientJob::Put { reply, .. } => later(reply, deferred),
+            ClientJob::Spider { reply, .. } => later(reply, deferred),
+            ClientJob::Act { .. } | ClientJob::Look { .. } => {}
         }
     }
 
@@ -65,6 +91,9 @@ impl ClientJob {
         match self {
             ClientJob::Act { act, slots, unix_ms, reply } => answer(reply, store.act(act, &slots, unix_ms)),
             ClientJob::Look { look, unix_ms, reply } => answer(reply, store.look(look, unix_ms)),
+            ClientJob::Spider { ask, rules, slots, unix_ms, reply } => {
+                answer(reply, store.spider_act(ask, &rules, &slots, unix_ms))
+            }
             ClientJob::Put { .. } => unreachable!("writes go to `apply`"),
         }
     }

@@ -4,7 +4,7 @@ use proto::cluster::contents::{ContentKey, Holding, Offer, Standing};
 use proto::key::UrlKey;
 
 use super::{Deferred, DiskError, Reply, answer, defer, later};
-use crate::edges::store::{Arriving, Change, Offered, Store};
+use crate::edges::store::{Arriving, Change, Members, Offered, Store};
 use crate::edges::warc::{WarcPosition, WarcWriter};
 
 /// What this disk has and lacks, as of the last change.
@@ -47,7 +47,7 @@ impl ContentJob {
 
     pub(super) fn bytes(&self) -> usize {
         let ContentJob::Keep(_, arriving, _) = self else { return 0 };
-        arriving.iter().filter_map(|one| one.members.as_ref()).map(Vec::len).sum()
+        arriving.iter().filter(|one| one.members.is_some()).map(|one| one.offer.bytes as usize).sum()
     }
 
     /// Appends what came to the archive, byte for byte; says whether there was something.
@@ -55,10 +55,13 @@ impl ContentJob {
         let ContentJob::Keep(_, arriving, _) = self else { return Ok(false) };
         let mut archived = false;
         for one in arriving {
-            if let Some(members) = one.members.take() {
-                one.position = Some(warc.append_members(&members, one.offer.unix_ms)?);
-                archived = true;
-            }
+            let Offer { bytes, unix_ms, .. } = one.offer;
+            one.position = match one.members.take() {
+                None => continue,
+                Some(Members::Bytes(members)) => Some(warc.append_members(&members, unix_ms, "a copy")?),
+                Some(Members::File(file)) => Some(warc.append_file(&file, bytes, unix_ms)?),
+            };
+            archived = true;
         }
         Ok(archived)
     }

@@ -15,9 +15,10 @@ use proto::control::records::{FoundRecord, UrlName};
 use proto::crawl::outcome::Ending;
 use proto::id::{Slot, UrlId};
 use proto::key::UrlKey;
+use proto::site::history::Event;
 
 use super::{Deferred, DiskError, Landing, Reply, answer, defer, later};
-use crate::edges::store::{Admitted, Begun, Change, Fetched, Merged, ScanFrom, Store, Stored};
+use crate::edges::store::{Admitted, Begun, Change, Decided, Fetched, Merged, Recounted, ScanFrom, Store, Stored};
 
 /// Work that only a replica has.
 #[derive(Debug)]
@@ -71,25 +72,21 @@ pub enum ReplicaJob {
         /// Each with its record as SELECTED, if it still may be handed out.
         reply: Reply<Vec<(Pick, Option<RecordCopy>)>>,
     },
-    /// Work out what becomes of a record.
+    /// Work out what becomes of records.
     Settle {
-        /// What was handed out.
-        pick: Box<Pick>,
-        /// How it ended.
-        ending: Ending,
-        /// How far it has come.
-        stage: Stage,
+        /// What was handed out, how it ended, and how far it has come.
+        flights: Vec<(Box<Pick>, Ending, Stage)>,
         /// When, Unix milliseconds.
         unix_ms: u64,
-        /// The record, and whether it counts as a page.
-        reply: Reply<(Option<RecordCopy>, bool)>,
+        /// In the same order: the record, and whether it counts as a page.
+        reply: Reply<Vec<(Option<RecordCopy>, bool)>>,
     },
-    /// A flight is over.
+    /// Flights are over.
     Land {
         /// What was handed out.
-        pick: Box<Pick>,
-        /// Its entry, if it is in its queue again.
-        reply: Reply<Option<Admitted>>,
+        picks: Vec<Pick>,
+        /// The entries of those that are in their queues again.
+        reply: Reply<Vec<Admitted>>,
     },
     /// Forget what of a slot is handed out.
     Forget(Slot),
@@ -148,6 +145,25 @@ pub enum ReplicaJob {
         /// The records, and where to go on if there are more.
         reply: Reply<(Vec<Stored>, Option<ScanFrom>)>,
     },
+    /// Read notes.
+    Notes {
+        /// What their keys begin with.
+        prefix: Vec<u8>,
+        /// Those behind this one.
+        after: Option<UrlKey>,
+        /// The notes, and whether there are more.
+        reply: Reply<(Vec<RecordCopy>, bool)>,
+    },
+    /// Read what was seen of a URL.
+    History(UrlKey, Reply<Vec<Event>>),
+    /// Remove what is here of the contents of URLs; how many versions those were.
+    Purge(Vec<UrlKey>, Reply<u64>),
+    /// Remove some of what is left of sites that are gone; how many records those were.
+    Sweep(Reply<Decided<usize>>),
+    /// So many URLs may still become known here, of crawls that have a limit.
+    Room(BTreeMap<String, u64>, Reply<()>),
+    /// Count the records whose keys begin so anew.
+    Recount(Vec<u8>, Reply<Recounted>),
 }
 
 /// A page whose content is on disk.
@@ -170,6 +186,9 @@ impl ReplicaJob {
             | ReplicaJob::Drop { .. }
             | ReplicaJob::Admit { .. }
             | ReplicaJob::Keep(..)
+            | ReplicaJob::Purge(..)
+            | ReplicaJob::Recount(..)
+            | ReplicaJob::Sweep(..)
             | ReplicaJob::Define { .. } => true,
             // The number of a life is written by itself.
             ReplicaJob::Begin { .. }
@@ -183,6 +202,9 @@ impl ReplicaJob {
             | ReplicaJob::CountCrawls(..)
             | ReplicaJob::Records { .. }
             | ReplicaJob::Domains { .. }
+            | ReplicaJob::Notes { .. }
+            | ReplicaJob::History(..)
+            | ReplicaJob::Room(..)
             | ReplicaJob::Scan { .. } => false,
         }
     }
@@ -214,6 +236,9 @@ impl ReplicaJob {
                 defer(reply, lacks.map(|lacks| Kept { flight: pick.flight, ending, links, lacks }), deferred)
             }
             ReplicaJob::Define { definitions, reply } => defer(reply, change.keep_definitions(&definitions), deferred),
+            ReplicaJob::Purge(urls, reply) => defer(reply, change.purge_contents(&urls), deferred),
+            ReplicaJob::Sweep(reply) => defer(reply, change.sweep(), deferred),
+            ReplicaJob::Recount(prefix, reply) => defer(reply, change.recount_domain(&prefix), deferred),
             _ => unreachable!("reads go to `read`"),
         }
     }
@@ -226,6 +251,9 @@ impl ReplicaJob {
             ReplicaJob::Admit { reply, .. } => later(reply, deferred),
             ReplicaJob::Keep(_, reply) => later(reply, deferred),
             ReplicaJob::Define { reply, .. } => later(reply, deferred),
+            ReplicaJob::Purge(_, reply) => later(reply, deferred),
+            ReplicaJob::Recount(_, reply) => later(reply, deferred),
+            ReplicaJob::Sweep(reply) => later(reply, deferred),
             _ => unreachable!("reads go to `read`"),
         }
     }
@@ -235,10 +263,14 @@ impl ReplicaJob {
         match self {
             ReplicaJob::Begin { unix_s, least, reply } => answer(reply, store.begin_life(unix_s, least)),
             ReplicaJob::Select { life, picks, reply } => answer(reply, store.select_copies(life, picks)),
-            ReplicaJob::Settle { pick, ending, stage, unix_ms, reply } => {
-                answer(reply, store.settle_copy(&pick, ending, stage, unix_ms))
+            ReplicaJob::Settle { flights, unix_ms, reply } => {
+                let settled = flights.into_iter();
+                let settled = settled.map(|(pick, ending, stage)| store.settle_copy(&pick, ending, stage, unix_ms));
+                answer(reply, settled.collect());
             }
-            ReplicaJob::Land { pick, reply } => answer(reply, store.land(&pick)),
+            ReplicaJob::Land { picks, reply } => {
+                answer(reply, picks.iter().filter_map(|pick| store.land(pick).transpose()).collect());
+            }
             ReplicaJob::Forget(slot) => store.forget_flights(slot),
             ReplicaJob::Read { slot, ranges, after, limit, reply } => {
                 answer(reply, store.slot_copies(slot, ranges.as_deref(), after.as_ref(), limit))
@@ -251,6 +283,12 @@ impl ReplicaJob {
                 let domains = store.domains_of(&crawl, Some(&slots));
                 answer(reply, domains.map(|domains| domains.into_iter().collect()))
             }
+            ReplicaJob::Notes { prefix, after, reply } => answer(reply, store.notes(&prefix, after.as_ref())),
+            ReplicaJob::Room(room, reply) => {
+                store.set_room(room);
+                answer(reply, Ok(()));
+            }
+            ReplicaJob::History(key, reply) => answer(reply, store.history(&key)),
             ReplicaJob::Scan { domains, from, limit, reply } => answer(reply, store.scan(&domains, from, limit)),
             _ => unreachable!("writes go to `apply`"),
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use proto::batch::{Discovered, Entry, EntryKind, Pick};
-use proto::cluster::copy::Kept;
+use proto::cluster::copy::{Kept, RecordCopy};
 use proto::cluster::turn::Turned;
 use proto::crawl::frontier::{HostFacts, Input};
 use proto::crawl::outcome::{Ending, OutcomeKind};
@@ -52,6 +52,8 @@ pub struct Fetched {
     pub content: ContentRow,
     /// First 16 bytes of the digest of its body, if it has a body worth comparing.
     pub digest: Option<[u8; 16]>,
+    /// What tells its content from others by the rules of its site, if it is the first of its kind.
+    pub hash: Option<[u8; 16]>,
 }
 
 /// A fetch that ended.
@@ -102,15 +104,25 @@ pub struct Change<'a> {
     pub(super) overlay: Overlay,
     /// The same of clients.
     pub(super) clients: super::clients::Overlay,
+    /// Notes that copies were merged into.
+    pub(super) notes: BTreeMap<UrlKey, RecordCopy>,
     /// Keys of contents that this change puts down, which no read of the database finds.
     pub(super) contents: BTreeSet<Vec<u8>>,
     /// Links of the page that is being settled, for the page graph.
     pub(super) finding: Option<Finding>,
     /// Whether contents that this change touched are on the list of those without a second copy.
     pub(super) listed: BTreeMap<Vec<u8>, bool>,
+    /// What became of digests.
+    pub(super) digested: Vec<super::digests::Event>,
 }
 
 impl Store {
+    /// What makes every change so far survive a power loss, to be called on whatever thread.
+    pub fn syncing(&self) -> impl FnOnce() -> Result<(), StoreError> + Send + use<> {
+        let (db, dir) = (std::sync::Arc::clone(&self.db), self.dir.clone());
+        move || db.flush_wal(true).map_err(|error| StoreError::database(&dir, &error))
+    }
+
     /// Begins a change. Nothing is written until [`Change::commit`].
     pub fn change(&mut self) -> Change<'_> {
         let seeded = *self.hosts.hasher();
@@ -125,9 +137,11 @@ impl Store {
             touched: Vec::new(),
             overlay: Overlay::new(),
             clients: super::clients::Overlay::default(),
+            notes: BTreeMap::new(),
             contents: BTreeSet::new(),
             finding: None,
             listed: BTreeMap::new(),
+            digested: Vec::new(),
         }
     }
 }
@@ -144,10 +158,12 @@ impl Change<'_> {
     ) -> Result<Vec<Admitted>, StoreError> {
         let (mut unsure, mut admitted) = (Vec::new(), Vec::new());
         let is_seed = |found: &Discovered| parent.is_none() && found.kind == EntryKind::Page && found.depth == 0;
-        for found in urls {
-            let key = UrlKey::new(crawl, &found.url);
+        // All keys first, then all looks at the cache: each look waits for memory, and so they wait together.
+        let keys: Vec<UrlKey> = urls.iter().map(|found| UrlKey::new(crawl, &found.url)).collect();
+        let seen: Vec<bool> = keys.iter().map(|key| self.store.seen.contains(key.id())).collect();
+        for ((found, key), seen) in urls.into_iter().zip(keys).zip(seen) {
             self.find_link(&key, &found);
-            if self.fresh.contains(&key.id()) || (self.store.seen.contains(key.id()) && !is_seed(&found)) {
+            if (seen && !is_seed(&found)) || self.fresh.contains(&key.id()) {
                 self.count_link(key, parent);
             } else {
                 unsure.push((key, found));
@@ -244,7 +260,7 @@ impl Change<'_> {
         for pick in picks {
             let key = pick.queue.ready(pick.order);
             self.put("flight", &key, &pick.flight)?; // the entry stays in `ready` until the flight lands
-            if self.store.flying.insert(key, pick.flight).is_some() {
+            if self.store.flying.insert(&key, pick.flight).is_some() {
                 // Only its number changes: the former flight will land nowhere.
                 tracing::warn!(url = pick.entry.url.as_str(), flight = pick.flight, "handed out twice");
                 continue;
@@ -273,7 +289,7 @@ impl Change<'_> {
     /// Removes a flight and its entry; says whether it was still flying.
     fn take_flight(&mut self, pick: &Pick) -> bool {
         let key = pick.queue.ready(pick.order);
-        let flying = self.store.flying.get(&key) == Some(&pick.flight);
+        let flying = self.store.flying.get(&key) == Some(pick.flight);
         if flying {
             self.store.flying.remove(&key);
             self.delete("flight", &key);
@@ -297,7 +313,7 @@ impl Change<'_> {
         if has_ended(&old.record, &pick.entry) {
             return Ok(nothing);
         }
-        if matches!(ending, Ending::Answered(_)) {
+        if ending.is_answer() {
             self.begin_finding(&key, old.record.priority, unix_ms);
             Self::take_score_out(&mut links, pick.order.priority, old.record.priority);
         }
@@ -326,8 +342,12 @@ impl Change<'_> {
 
     /// Remembers which URL gave a content first.
     pub(super) fn put_digest(&mut self, key: &UrlKey, round: Round, fetched: &Fetched) -> Result<(), StoreError> {
+        let place = (key.as_bytes().to_vec(), round);
+        if let Some(hash) = fetched.hash {
+            self.put("digest", &hash, &place)?;
+        }
         match fetched.digest {
-            Some(digest) if !fetched.content.revisit => self.put("digest", &digest, &(key.as_bytes().to_vec(), round)),
+            Some(digest) if !fetched.content.revisit => self.put("digest", &digest, &place),
             _ => Ok(()),
         }
     }
@@ -409,7 +429,16 @@ impl Change<'_> {
     }
 
     /// Writes everything, fsynced. On an error nothing was written, and the store must [`Store::forget`].
-    pub fn commit(mut self) -> Result<(), StoreError> {
+    pub fn commit(self) -> Result<(), StoreError> {
+        self.commit_after(true, || Ok(()))
+    }
+
+    /// Writes everything when `ready` says so, fsynced or not. On an error nothing was written, and the store must [`Store::forget`].
+    pub fn commit_after<E: From<StoreError>>(
+        mut self,
+        sync: bool,
+        ready: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
         for queue in std::mem::take(&mut self.touched) {
             let host = self.store.hosts.get_mut(&queue).expect("hosts are forgotten between changes only");
             host.touched = false;
@@ -421,13 +450,16 @@ impl Change<'_> {
             self.store.tally.write(inlinks, &mut self.rows)?;
         }
         self.put_lines()?;
+        let digested = self.put_digests()?;
         let state = self.store.state.clone();
         self.put("meta", b"state", &state)?;
         self.put("meta", b"aside", &(state.places.aside, state.places.links_aside))?;
         let batch = self.rows.into_batch(|name| self.store.family(name));
         let mut options = WriteOptions::default();
-        options.set_sync(true);
+        options.set_sync(sync);
+        ready()?;
         self.store.db.write_opt(batch, &options).map_err(|error| self.store.failed(&error))?;
+        self.store.digests.written(digested);
         for id in self.fresh {
             self.store.seen.insert(id);
         }

@@ -7,11 +7,15 @@
 //! | `line` | crawl, slot, marked key | what this node knows of a queue: its counts, and when to look at it |
 //! | `agenda` | crawl, time, slot, marked key, crawl | a queue that may be worth looking at from then on |
 //!
+//! Queues of spiders ([`spiders`]) are ordered by rank: their `turn` has 0, place, time of creation, URL instead, and 2, date, URL for what waits for its
+//! date; in the `agenda` they stand under the place of their best page, and, behind all of those, under the time at which something in them falls due.
+//!
 //! `turn`, `line` and `agenda` follow from `client`, and change in the same batch. The agenda never says a time that is too late: whoever finds a queue
 //! there that cannot be served puts it down for the next time at which that may be different. So nobody walks past queues that wait.
 
 mod act;
 mod look;
+mod spiders;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +24,7 @@ use std::collections::BTreeMap;
 use proto::clients::ask::{Item, Taken};
 use proto::clients::identity::{ClientQueueId, ITEM_BYTES_MAX, is_queue};
 use proto::clients::record::{ClientQueue, ClientUrl, Opened, open, version_of};
+use proto::clients::spider::{is_links, is_pages};
 use proto::cluster::copy::{Body, RecordCopy, merged};
 use proto::cluster::mutant::Planted;
 use proto::cluster::repair::Changed;
@@ -55,14 +60,28 @@ pub(super) struct Line {
     leased: u64,
     /// The newest creation date.
     newest_ms: u64,
-    /// Where it stands in the agenda; `u64::MAX` if it does not.
+    /// Where it stands in the agenda; `u64::MAX` if it does not. Of spiders: the place of its best page, or a better one.
+    agenda_ms: u64,
+    /// When something in a queue of spiders falls due, at the earliest; `u64::MAX` if nothing does.
+    wake_ms: u64,
+}
+
+/// A line as it was written before there were spiders.
+#[derive(Deserialize)]
+struct OldLine {
+    queue: ClientQueue,
+    scheduled: u64,
+    completed: u64,
+    leased: u64,
+    newest_ms: u64,
     agenda_ms: u64,
 }
 
 impl Default for Line {
     fn default() -> Self {
         let (scheduled, completed, leased, newest_ms) = (0, 0, 0, 0);
-        Line { queue: ClientQueue::default(), scheduled, completed, leased, newest_ms, agenda_ms: u64::MAX }
+        let (agenda_ms, wake_ms) = (u64::MAX, u64::MAX);
+        Line { queue: ClientQueue::default(), scheduled, completed, leased, newest_ms, agenda_ms, wake_ms }
     }
 }
 
@@ -74,6 +93,20 @@ impl Line {
 
     fn look_at(&mut self, unix_ms: u64) {
         self.agenda_ms = self.agenda_ms.min(unix_ms);
+    }
+
+    fn read(bytes: &[u8]) -> Result<Line, StoreError> {
+        wire::decode(bytes).or_else(|_| {
+            let old: OldLine = wire::decode(bytes).map_err(|error| StoreError::damaged("line", error))?;
+            let OldLine { queue, scheduled, completed, leased, newest_ms, agenda_ms } = old;
+            Ok(Line { queue, scheduled, completed, leased, newest_ms, agenda_ms, wake_ms: u64::MAX })
+        })
+    }
+
+    /// Where it stands in the agenda.
+    fn places(&self) -> [Option<u64>; 2] {
+        let wake = Some(self.wake_ms).filter(|at| *at != u64::MAX).map(spiders::wake_place);
+        [Some(self.agenda_ms).filter(|at| *at != u64::MAX), wake]
     }
 }
 
@@ -108,7 +141,8 @@ impl Store {
     }
 
     fn line(&self, queue: &ClientQueueId) -> Result<Option<Line>, StoreError> {
-        self.get("line", &line_key(queue))
+        let row = self.db.get_pinned_cf(&self.family("line"), line_key(queue)).map_err(|error| self.failed(&error))?;
+        row.map(|row| Line::read(&row)).transpose()
     }
 }
 
@@ -123,25 +157,15 @@ impl Change<'_> {
     }
 
     fn put_item(&mut self, item: Item, unix_ms: u64) -> Result<Taken, StoreError> {
-        let Item { crawl, key, url, metadata, date_s } = item;
-        if ClientUrl::bytes(&url, &metadata) > ITEM_BYTES_MAX {
+        if ClientUrl::bytes(&item.url, &item.metadata) > ITEM_BYTES_MAX {
             return Ok(Taken::Skipped);
         }
-        let queue = ClientQueueId::new(&crawl, &key);
-        let key = queue.url(&url);
+        let queue = ClientQueueId::new(&item.crawl, &item.key);
+        let key = queue.url(&item.url);
         let cutoff_ms = self.touched_line(&queue)?.queue.cutoff_ms;
         let old = self.client_url(&key)?.filter(|old| old.created_ms >= cutoff_ms);
-        if date_s.is_none() && old.is_some() {
-            return Ok(Taken::Skipped);
-        }
-        let (version, created_ms) = match &old {
-            Some(old) => (old.version, old.created_ms),
-            None => (Default::default(), unix_ms.max(cutoff_ms)),
-        };
-        let date_s = date_s.unwrap_or(created_ms.div_euclid(1_000).max(1));
-        let metadata = if date_s == 0 { Vec::new() } else { metadata };
-        let version = version.next(self.store.options.node, unix_ms);
-        let new = ClientUrl { version, url, date_s, created_ms, leased_until_ms: 0, metadata };
+        let new = ClientUrl::taken_in(old.as_ref(), item, cutoff_ms, self.store.options.node, unix_ms);
+        let Some(new) = new else { return Ok(Taken::Skipped) };
         self.replace_client(&queue, key, old, Some(new), unix_ms)?;
         Ok(Taken::Kept)
     }
@@ -214,17 +238,18 @@ impl Change<'_> {
             None => None,
         };
         self.touched_line(queue)?;
+        let by_rank = is_pages(queue.crawl());
         if let Some(old) = &old {
             self.leave_turn(queue, old);
             let line = self.touched_line(queue)?;
             if old.is_completed() {
                 line.completed = line.completed.saturating_sub(1);
-                line.look_at(unix_ms); // a limit may let it pass again
             } else {
                 line.scheduled = line.scheduled.saturating_sub(1);
-                if old.leased_until_ms > 0 {
-                    line.look_at(unix_ms); // there is room for another
-                }
+            }
+            // A limit may let it pass again, or there is room for another.
+            if !by_rank && (old.is_completed() || old.leased_until_ms > 0) {
+                line.look_at(unix_ms);
             }
         }
         let after = match &new {
@@ -235,9 +260,16 @@ impl Change<'_> {
                     line.completed += 1;
                 } else {
                     line.scheduled += 1;
-                    line.look_at(new.date_s.saturating_mul(1_000).max(new.leased_until_ms));
+                    if by_rank {
+                        line.await_page(new);
+                    } else {
+                        line.look_at(new.date_s.saturating_mul(1_000).max(new.leased_until_ms));
+                    }
                 }
                 self.take_turn(queue, new)?;
+                if is_links(queue.crawl()) {
+                    self.find_links(new, unix_ms);
+                }
                 let copy = encoded(new.copy(key.clone()))?;
                 let hash = copy.hash();
                 let body = copy.body.clone();
@@ -250,7 +282,8 @@ impl Change<'_> {
                 None
             }
         };
-        self.clients.changed.push(Changed::new(&key, before, after));
+        let changed = self.digest(&key, before, after);
+        self.clients.changed.push(changed);
         self.clients.urls.insert(key, new);
         Ok(())
     }
@@ -261,11 +294,14 @@ impl Change<'_> {
         let before = (line.queue.version.number > 0).then(|| line.queue.clone());
         let cutoff_raised = record.cutoff_ms > line.queue.cutoff_ms;
         line.queue = record.clone();
-        line.look_at(unix_ms);
+        if !is_pages(queue.crawl()) {
+            line.look_at(unix_ms);
+        }
         let key = queue.record();
         let before = before.map(|before| encoded(before.copy(queue))).transpose()?.map(|copy| copy.hash());
         let copy = encoded(record.copy(queue))?;
-        self.clients.changed.push(Changed::new(&key, before, Some(copy.hash())));
+        let changed = self.digest(&key, before, Some(copy.hash()));
+        self.clients.changed.push(changed);
         self.put_client(&key, &copy.body);
         self.clients.copies.insert(key, copy);
         if cutoff_raised {
@@ -318,7 +354,7 @@ impl Change<'_> {
                 Ok::<(), StoreError>(())
             })
         } else {
-            self.rows.put("turn", &open_key(queue, url.date_s, &url.url), |_| Ok::<(), StoreError>(()))
+            self.rows.put("turn", &turn_key(queue, url), |_| Ok::<(), StoreError>(()))
         }
     }
 
@@ -326,7 +362,10 @@ impl Change<'_> {
         if url.is_completed() {
             return;
         }
-        self.delete("turn", &open_key(queue, url.date_s, &url.url));
+        self.delete("turn", &turn_key(queue, url));
+        if is_pages(queue.crawl()) {
+            self.delete("turn", &spiders::ranked_key(queue, url)); // where it is once its time has come
+        }
         if url.leased_until_ms > 0 {
             self.delete("turn", &leased_key(queue, url.leased_until_ms, &url.url));
             if let Some(touched) = self.clients.lines.get_mut(queue) {
@@ -339,15 +378,15 @@ impl Change<'_> {
     pub(super) fn put_lines(&mut self) -> Result<(), StoreError> {
         for (queue, Touched { before, mut now }) in std::mem::take(&mut self.clients.lines) {
             if now.scheduled == 0 {
-                now.agenda_ms = u64::MAX;
+                (now.agenda_ms, now.wake_ms) = (u64::MAX, u64::MAX);
             }
-            let filed = before.as_ref().map_or(u64::MAX, |before| before.agenda_ms);
-            if filed != now.agenda_ms {
-                if filed != u64::MAX {
-                    self.delete("agenda", &agenda_key(&queue, filed));
+            let filed = before.as_ref().map_or([None; 2], Line::places);
+            for (was, is) in filed.into_iter().zip(now.places()).filter(|(was, is)| was != is) {
+                if let Some(was) = was {
+                    self.delete("agenda", &agenda_key(&queue, was));
                 }
-                if now.agenda_ms != u64::MAX {
-                    self.rows.put("agenda", &agenda_key(&queue, now.agenda_ms), |_| Ok::<(), StoreError>(()))?;
+                if let Some(is) = is {
+                    self.rows.put("agenda", &agenda_key(&queue, is), |_| Ok::<(), StoreError>(()))?;
                 }
             }
             if before.as_ref() != Some(&now) {
@@ -386,10 +425,10 @@ impl Change<'_> {
             self.delete("line", &line_key(&queue));
             let touched = self.clients.lines.remove(&queue);
             let filed = match &touched {
-                Some(touched) => touched.before.as_ref().map(|before| before.agenda_ms),
-                None => self.store.line(&queue)?.map(|line| line.agenda_ms),
+                Some(touched) => touched.before.as_ref().map(Line::places),
+                None => self.store.line(&queue)?.as_ref().map(Line::places),
             };
-            if let Some(filed) = filed.filter(|at| *at != u64::MAX) {
+            for filed in filed.into_iter().flatten().flatten() {
                 self.delete("agenda", &agenda_key(&queue, filed));
             }
         }
@@ -439,6 +478,11 @@ fn split_agenda(key: &[u8], crawl_bytes: usize) -> Option<(u64, ClientQueueId)> 
     let rest = key.get(crawl_bytes..)?;
     let (time, prefix) = rest.split_first_chunk()?;
     Some((u64::from_be_bytes(*time), ClientQueueId::from_prefix(prefix)?))
+}
+
+/// Where a URL stands that nobody has.
+fn turn_key(queue: &ClientQueueId, url: &ClientUrl) -> Vec<u8> {
+    if is_pages(queue.crawl()) { spiders::waiting_key(queue, url) } else { open_key(queue, url.date_s, &url.url) }
 }
 
 fn open_key(queue: &ClientQueueId, date_s: u64, url: &str) -> Vec<u8> {

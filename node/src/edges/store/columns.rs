@@ -10,9 +10,9 @@ use rocksdb::{
 use super::{Database, StoreOptions};
 
 /// All column families.
-pub(super) const FAMILIES: [&str; 19] = [
+pub(super) const FAMILIES: [&str; 21] = [
     "url", "ready", "due", "flight", "aside", "host", "content", "copies", "digest", "seen", "tally", "meta", "client",
-    "turn", "line", "agenda", "found", "page", "link",
+    "turn", "line", "agenda", "found", "page", "link", "note", "history",
 ];
 
 /// Bytes of in-links before a URL's record.
@@ -72,7 +72,10 @@ fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options 
     table.set_block_cache(cache);
     table.set_block_size(if busy { 8 << 10 } else { 4 << 10 });
     table.set_format_version(5);
-    if matches!(name, "url" | "flight" | "aside" | "host" | "copies" | "digest" | "seen" | "client" | "line" | "page") {
+    if matches!(
+        name,
+        "url" | "flight" | "aside" | "host" | "copies" | "digest" | "seen" | "client" | "line" | "page" | "note"
+    ) {
         // Filters stay with their tables: in a bounded cache they push each other out and every lookup reads one.
         table.set_bloom_filter(FILTER_BITS, false);
     }
@@ -87,6 +90,9 @@ fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options 
     }
     if name == "url" {
         family.set_merge_operator("orbweaver.inlinks", merge_inlinks, add_inlinks);
+    }
+    // Most URLs and contents that are looked up here are new: a filter says so without a search.
+    if matches!(name, "url" | "digest") {
         family.set_memtable_whole_key_filtering(true);
         family.set_memtable_prefix_bloom_ratio(0.05);
     }

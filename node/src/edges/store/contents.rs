@@ -5,6 +5,7 @@
 //! that writes the page, and counted in the row `copies` of `meta`.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 
 use proto::cluster::contents::{ContentKey, Holding, Offer, Standing};
 use proto::id::Round;
@@ -31,13 +32,22 @@ pub(super) struct Copies {
     pub(super) folder: u64,
 }
 
+/// The records of a page as they came.
+#[derive(Debug)]
+pub enum Members {
+    /// In memory.
+    Bytes(Vec<u8>),
+    /// In a file without a name, because they are many.
+    File(File),
+}
+
 /// A page of another node, on its way into the archive.
 #[derive(Debug)]
 pub struct Arriving {
     /// What it is.
     pub offer: Offer,
     /// Its records; `None` if they are here already.
-    pub members: Option<Vec<u8>>,
+    pub members: Option<Members>,
     /// Where they lie now.
     pub position: Option<WarcPosition>,
 }
@@ -316,6 +326,33 @@ impl Change<'_> {
         }
         self.put_standing()?;
         Ok(last)
+    }
+
+    /// Removes everything that leads to the contents of URLs whose keys begin with `prefix`; says how many versions those were.
+    pub(super) fn remove_contents(&mut self, prefix: &[u8]) -> Result<u64, StoreError> {
+        let rows = self.store.rows("content", prefix.to_vec(), prefix.to_vec());
+        let mut keys: Vec<Vec<u8>> = rows.map(|row| row.map(|(key, _)| key.into_vec())).collect::<Result<_, _>>()?;
+        keys.extend(self.contents.iter().filter(|key| key.starts_with(prefix)).cloned());
+        keys.sort();
+        keys.dedup();
+        for key in &keys {
+            self.delete("content", key);
+            self.contents.remove(key);
+            if self.is_listed(key)? {
+                self.store.copies.standing.lacking = self.store.copies.standing.lacking.saturating_sub(1);
+                self.listed.insert(key.clone(), false);
+                self.delete("copies", &row_key(LIST, key));
+            } else if let Some(holding) = self.get::<Holding>("copies", &row_key(HELD, key))? {
+                if let Some(count) = self.store.copies.standing.trusted.get_mut(&holding) {
+                    *count = count.saturating_sub(1);
+                }
+                self.delete("copies", &row_key(HELD, key));
+            }
+        }
+        if !keys.is_empty() {
+            self.put_standing()?;
+        }
+        Ok(keys.len() as u64)
     }
 
     /// Keeps copies of another node's pages, whose records are in the archive by now: that node has them too.

@@ -29,6 +29,9 @@ impl Store {
             self.clear_queues()?;
             self.fill_queues()?;
         }
+        if !side {
+            self.forget_digests()?;
+        }
         self.write_meta(SIDE, &side)
     }
 

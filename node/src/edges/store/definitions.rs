@@ -60,6 +60,39 @@ impl Store {
         Ok(OutcomeRules { recrawl_period_ms: period.or(self.rules.recrawl_period_ms), ..self.rules })
     }
 
+    /// What was read from definitions is read anew.
+    pub(super) fn forget_definitions(&mut self) {
+        (self.periods, self.histories, self.url_limits, self.gone) = (None, None, None, None);
+    }
+
+    /// So many URLs may still become known here.
+    pub fn set_room(&mut self, room: BTreeMap<String, u64>) {
+        self.room = room;
+    }
+
+    /// Whether one more URL of a crawl may become known because a page names it, and counts it. Until somebody has counted it is one:
+    /// a crawl of which nothing is here has no count, and needs a first URL to get one.
+    pub(super) fn takes_room(&mut self, crawl: &str) -> Result<bool, StoreError> {
+        if self.url_limits.is_none() {
+            let mut limits = BTreeMap::new();
+            for definition in self.definitions()? {
+                let site = definition.body.as_ref().filter(|_| definition.key.kind == DefinitionKind::Site);
+                let site = site.and_then(|body| SiteDefinition::decode(body)).filter(|site| !site.deleted);
+                if let Some(site) = site.filter(|site| site.site.max_urls > 0) {
+                    limits.insert(site.crawl_name(), site.site.max_urls);
+                }
+            }
+            self.url_limits = Some(limits);
+        }
+        if !self.url_limits.as_ref().is_some_and(|limits| limits.contains_key(crawl)) {
+            return Ok(true);
+        }
+        let room = self.room.entry(crawl.to_owned()).or_insert(1);
+        let free = *room > 0;
+        *room = room.saturating_sub(1);
+        Ok(free)
+    }
+
     /// Counts the URLs of each crawl in `slots`.
     pub fn crawl_counts(&self, slots: &SlotSet) -> Result<BTreeMap<String, CrawlCounts>, StoreError> {
         let mut crawls: BTreeMap<String, CrawlCounts> = BTreeMap::new();
@@ -98,7 +131,7 @@ impl Store {
 impl Change<'_> {
     /// Keeps definitions that are newer than what is here.
     pub fn keep_definitions(&mut self, definitions: &[Definition]) -> Result<(), StoreError> {
-        self.store.periods = None;
+        self.store.forget_definitions();
         for definition in definitions {
             let key = row_key(&definition.key);
             let before: Option<Definition> = self.get("meta", &key)?;

@@ -4,7 +4,7 @@
 //! there and then would be forty look-ups on the way on which every page waits for the disk; whoever keeps the graph ([`super::graph`]) does
 //! it later, many pages at once and on another thread.
 //!
-//! A row: when (Unix milliseconds), the page's own priority, its key; then for each link its own priority with one bit that says
+//! A row: when (Unix milliseconds), the page's own priority with what its content is worth above it, its key; then for each link its own priority with one bit that says
 //! whether it stays in the page's domain, its domain if it does not, and its id. A key is a slot, a domain, a crawl and an id, and slot and crawl follow
 //! from the others.
 
@@ -42,13 +42,19 @@ impl Store {
 impl Change<'_> {
     /// From here on links belong to this page, whose own priority is `own`.
     pub(super) fn begin_finding(&mut self, key: &UrlKey, own: u16, unix_ms: u64) {
+        self.begin_finding_worth(key, own, 0.0, unix_ms);
+    }
+
+    /// The same of a page whose content is worth that by itself.
+    pub(super) fn begin_finding_worth(&mut self, key: &UrlKey, own: u16, content: f32, unix_ms: u64) {
         if !self.store.options.graph {
             return;
         }
         let bytes = key.as_bytes();
         let mut row = Vec::with_capacity(1_024);
         write_varint(unix_ms, &mut row);
-        write_varint(u64::from(own), &mut row);
+        let content = if content.is_finite() && content > 0.0 { content } else { 0.0 };
+        write_varint(u64::from(content.to_bits()) << 16 | u64::from(own), &mut row);
         write_varint(bytes.len() as u64, &mut row);
         row.extend_from_slice(bytes);
         self.finding = Some(Finding { domain: key.domain().unwrap_or_default().into(), row });
@@ -74,10 +80,15 @@ impl Change<'_> {
 
     /// A link of that page.
     pub(super) fn find_link(&mut self, key: &UrlKey, found: &Discovered) {
+        self.find_link_of(key, found.url.domain(), found.priority);
+    }
+
+    /// The same by what its key says of its domain.
+    pub(super) fn find_link_of(&mut self, key: &UrlKey, domain_of_key: &str, own: u16) {
         let Some(Finding { domain, row }) = &mut self.finding else { return };
-        let other = found.url.domain().as_bytes();
+        let other = domain_of_key.as_bytes();
         let same = *domain == other;
-        write_varint(u64::from(found.priority) << 1 | u64::from(same), row);
+        write_varint(u64::from(own) << 1 | u64::from(same), row);
         if !same {
             write_varint(other.len() as u64, row);
             row.extend_from_slice(other);
@@ -102,6 +113,7 @@ impl Change<'_> {
 pub(super) struct FoundPage {
     pub(super) unix_ms: u64,
     pub(super) own: u16,
+    pub(super) content: f32,
     pub(super) key: UrlKey,
     pub(super) links: Vec<FoundLink>,
 }
@@ -117,7 +129,8 @@ impl FoundPage {
     pub(super) fn read(mut bytes: &[u8]) -> Result<FoundPage, StoreError> {
         let bytes = &mut bytes;
         let unix_ms = number(bytes)?;
-        let own = number(bytes)? as u16;
+        let own = number(bytes)?;
+        let (own, content) = (own as u16, f32::from_bits((own >> 16) as u32));
         let length = number(bytes)? as usize;
         let key = UrlKey::checked(take(bytes, length)?).ok_or_else(|| damaged("a page without a key"))?;
         let end = key.as_bytes().len() - ID_BYTES;
@@ -138,7 +151,7 @@ impl FoundPage {
             linked.extend_from_slice(take(bytes, ID_BYTES)?);
             links.push(FoundLink { own: (flags >> 1) as u16, same_domain, key: UrlKey::from_bytes(&linked) });
         }
-        Ok(FoundPage { unix_ms, own, key, links })
+        Ok(FoundPage { unix_ms, own, content, key, links })
     }
 }
 

@@ -13,6 +13,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proto::batch::{Entry, EntryKind};
+use proto::clients::identity::is_queue;
+use proto::clients::page::PageState;
+use proto::clients::record::ClientUrl;
+use proto::clients::spider::is_pages;
 use proto::id::UrlId;
 use proto::key::{Order, QueueKey, UrlKey};
 use proto::score::link_row::{self, Row};
@@ -47,7 +51,7 @@ pub struct GraphCounts {
 }
 
 /// What the graph knows of a page beyond its record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageRow {
     /// Its number.
     pub number: u32,
@@ -57,29 +61,36 @@ pub struct PageRow {
     pub own: u16,
     /// When it was first crawled, Unix milliseconds; 0 if it was not.
     pub first_crawl: u64,
+    /// What its content is worth by itself, as whoever crawled it said; 0 if nobody did.
+    pub content: f32,
 }
 
 impl PageRow {
-    const BYTES: usize = 18;
+    const BYTES: usize = 22;
+    /// Without what contents are worth, as rows were before.
+    const OLD_BYTES: usize = 18;
 
     fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&self.number.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.first_linker.unwrap_or(NOBODY).to_le_bytes());
         bytes[8..10].copy_from_slice(&self.own.to_le_bytes());
-        bytes[10..].copy_from_slice(&self.first_crawl.to_le_bytes());
+        bytes[10..18].copy_from_slice(&self.first_crawl.to_le_bytes());
+        bytes[18..].copy_from_slice(&self.content.to_le_bytes());
         bytes
     }
 
     fn read(bytes: &[u8]) -> Result<PageRow, StoreError> {
-        let bytes: &[u8; Self::BYTES] =
-            bytes.try_into().map_err(|_| StoreError::damaged("page", "a row of another length"))?;
+        if bytes.len() != Self::BYTES && bytes.len() != Self::OLD_BYTES {
+            return Err(StoreError::damaged("page", "a row of another length"));
+        }
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         Ok(PageRow {
             number: word(0),
             first_linker: Some(word(4)).filter(|number| *number != NOBODY),
             own: u16::from_le_bytes([bytes[8], bytes[9]]),
-            first_crawl: u64::from_le_bytes(bytes[10..].try_into().expect("eight bytes")),
+            first_crawl: u64::from_le_bytes(bytes[10..18].try_into().expect("eight bytes")),
+            content: if bytes.len() == Self::BYTES { f32::from_bits(word(18)) } else { 0.0 },
         })
     }
 }
@@ -160,7 +171,7 @@ impl PageGraph {
 
     /// Begins to take rows in.
     pub fn intake(&self) -> Result<Intake, StoreError> {
-        let nothing = PageRow { number: NOBODY, first_linker: None, own: 0, first_crawl: 0 };
+        let nothing = PageRow { number: NOBODY, first_linker: None, own: 0, first_crawl: 0, content: 0.0 };
         let cache = vec![(UrlId([0; 16]), nothing); PAGES_CACHED];
         Ok(Intake { counts: self.counts()?, cache, seeded: Seeded::new() })
     }
@@ -180,11 +191,14 @@ impl PageGraph {
             let number = enter(&mut pages, &page.key, None, page.own, &mut counts)?;
             let source = pages.get_mut(&page.key.id()).expect("just entered");
             let again = source.row.is_some_and(|row| row.first_crawl != 0);
-            if let Some(row) = &mut source.row
-                && !again
-            {
-                (row.first_crawl, source.changed) = (page.unix_ms.max(1), true);
-                counts.crawled += 1;
+            if let Some(row) = &mut source.row {
+                if !again {
+                    (row.first_crawl, source.changed) = (page.unix_ms.max(1), true);
+                    counts.crawled += 1;
+                }
+                if row.content != page.content {
+                    (row.content, source.changed) = (page.content, true);
+                }
             }
             others.clear();
             same.clear();
@@ -313,6 +327,57 @@ impl PageGraph {
         self.each_of(b'k', |number, bytes| each(number, UrlKey::from_bytes(bytes)))
     }
 
+    /// Calls `each` with every page whose content is worth something by itself, in no order.
+    pub fn each_content(&self, mut each: impl FnMut(u32, f32)) -> Result<(), StoreError> {
+        let Some(family) = self.family("page") else { return Ok(()) };
+        let mut rows = self.db.raw_iterator_cf(family);
+        rows.seek_to_first();
+        while let Some(value) = rows.value() {
+            let row = PageRow::read(value)?;
+            if row.content > 0.0 {
+                each(row.number, row.content);
+            }
+            rows.next();
+        }
+        rows.status().map_err(|error| self.failed(&error))
+    }
+
+    /// Calls `each` with every page of spiders that waits: its key, its number if the graph has it, and the level it stands by; until it says no.
+    pub fn each_waiting_page(&self, mut each: impl FnMut(UrlKey, Option<u32>, i16) -> bool) -> Result<(), StoreError> {
+        let Some(family) = self.family("client") else { return Ok(()) };
+        let mut after: Vec<u8> = Vec::new();
+        loop {
+            // An iterator keeps files from being removed: begin one anew for every handful.
+            let rows = self.db.iterator_cf(family, IteratorMode::From(&after, Direction::Forward));
+            let (mut waiting, mut last) = (Vec::new(), None);
+            for row in rows.take(LOOKED_AT) {
+                let (key, value) = row.map_err(|error| self.failed(&error))?;
+                let page = UrlKey::from_bytes(&key);
+                last = Some(key);
+                if page.crawl().is_some_and(is_pages) && !is_queue(&page) {
+                    let url: ClientUrl = wire::decode(&value).map_err(|error| StoreError::damaged("client", error))?;
+                    if let Some(state) = PageState::read(&url.metadata).filter(|_| !url.is_completed()) {
+                        waiting.push((page, state.level));
+                    }
+                }
+            }
+            let Some(last) = last else { return Ok(()) };
+            after = [&last[..], &[0]].concat(); // the first key behind it
+            let Some(pages) = self.family("page") else { return Ok(()) };
+            let found = self.db.batched_multi_get_cf(pages, waiting.iter().map(|(page, _)| page.as_bytes()), false);
+            let mut numbers = Vec::with_capacity(waiting.len());
+            for row in found {
+                let row = row.map_err(|error| self.failed(&error))?;
+                numbers.push(row.map(|row| PageRow::read(&row)).transpose()?.map(|row| row.number));
+            }
+            for ((page, level), number) in waiting.into_iter().zip(numbers) {
+                if !each(page, number, level) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
     /// About how many bytes of disk all rows of links take.
     pub fn row_bytes(&self) -> Result<u64, StoreError> {
         let Some(family) = self.family("link") else { return Ok(0) };
@@ -398,7 +463,7 @@ fn enter(
     if counts.pages == NOBODY {
         return Err(StoreError::damaged("page", "4,294,967,295 pages are as many as one folder can number"));
     }
-    let row = PageRow { number: counts.pages, first_linker: linker, own, first_crawl: 0 };
+    let row = PageRow { number: counts.pages, first_linker: linker, own, first_crawl: 0, content: 0.0 };
     counts.pages += 1;
     (page.row, page.changed) = (Some(row), true);
     Ok(row.number)

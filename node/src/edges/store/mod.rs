@@ -18,8 +18,11 @@ mod columns;
 mod contents;
 mod convert;
 mod definitions;
+mod digests;
+mod flying;
 mod found;
 mod graph;
+mod notes;
 pub mod ose;
 mod read;
 mod records;
@@ -27,6 +30,7 @@ mod reorder;
 mod replica;
 mod rounds;
 mod rows;
+mod sweep;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -51,8 +55,10 @@ pub use self::aside::Pass;
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
 pub use self::clients::Decided;
 use self::contents::Copies;
-pub use self::contents::{Arriving, Offered, RESTORED_FILE};
+pub use self::contents::{Arriving, Members, Offered, RESTORED_FILE};
+use self::flying::Flying;
 pub use self::graph::{GraphCounts, Intake, Move, PageGraph, PageRow};
+pub use self::notes::Recounted;
 pub use self::read::{HostRow, Stored};
 pub use self::records::ScanFrom;
 pub use self::replica::{Begun, Merged};
@@ -67,8 +73,8 @@ pub const FORMAT_VERSION: u32 = 2;
 const HOSTS_CACHED: usize = 32_768;
 /// Paths whose queries are counted in memory, likewise.
 const PATHS_CACHED: usize = 8_192;
-/// Ids remembered as known, 16 bytes each: 4 MiB. Most links of a page lead to pages that its neighbours link to as well.
-const IDS_CACHED: usize = 1 << 18;
+/// Ids remembered as known, eight bytes each: 4 MiB. Most links of a page lead to pages that its neighbours link to as well.
+const IDS_CACHED: usize = 1 << 19;
 
 /// What a store can fail with.
 #[derive(Debug, thiserror::Error)]
@@ -140,7 +146,7 @@ impl StoreError {
         StoreError::Database { dir: dir.to_owned(), reason }
     }
 
-    fn damaged(family: &'static str, error: impl ToString) -> StoreError {
+    pub(crate) fn damaged(family: &'static str, error: impl ToString) -> StoreError {
         StoreError::Damaged { family, reason: error.to_string() }
     }
 }
@@ -278,15 +284,26 @@ pub struct Store {
     seen_aside: SeenCache,
     hosts: HashMap<QueueKey, KnownHost, Seeded>,
     paths: HashMap<Vec<u8>, u32, Seeded>,
-    /// Flights of this life that have not landed, by the keys of their entries. A page can land in the very change that hands
-    /// it out, which no read of the database would find.
-    flying: HashMap<Vec<u8>, u64, Seeded>,
+    /// Flights of this life that have not landed. A page can land in the very change that hands it out, which no read of the
+    /// database would find.
+    flying: Flying,
     tally: Tally,
     /// Earliest due entry of each slot.
     next_due: Vec<u64>,
     copies: Copies,
+    digests: digests::Log,
     /// Recrawl periods that definitions name, by crawl; `None` until they are read.
     periods: Option<std::collections::BTreeMap<String, u64>>,
+    /// Crawls of sites whose URLs have a history; `None` until they are read.
+    histories: Option<std::collections::BTreeSet<String>>,
+    /// Most URLs of crawls that have a limit; `None` until they are read.
+    url_limits: Option<std::collections::BTreeMap<String, u64>>,
+    /// How many more of them may become known here.
+    room: std::collections::BTreeMap<String, u64>,
+    /// Sites that are gone; `None` until definitions are read.
+    gone: Option<sweep::Gone>,
+    /// Nothing is left of them here.
+    swept: bool,
     /// Number of the next row of `found`.
     next_found: u64,
 }
@@ -325,6 +342,10 @@ impl Store {
         let db =
             columns::open_for_reading(&dir.join("db"), &options).map_err(|error| StoreError::database(dir, &error))?;
         let mut store = Store::over(dir, db, options);
+        // Whoever makes a folder makes its families one by one, and says the format when all are there.
+        if store.db.cf_handle("meta").is_none() || store.read_meta::<u32>("format")?.is_none() {
+            return Err(StoreError::Missing(dir.to_owned()));
+        }
         store.load()?;
         Ok(store)
     }
@@ -345,11 +366,17 @@ impl Store {
             seen_aside: SeenCache::new(),
             hosts: HashMap::with_hasher(seeded),
             paths: HashMap::with_hasher(seeded),
-            flying: HashMap::with_hasher(seeded),
+            flying: Flying::new(seeded),
             tally: Tally::new(seeded, tally_urls_max),
             next_due: vec![u64::MAX; usize::from(SLOTS)],
             copies: Copies::default(),
+            digests: digests::Log::default(),
             periods: None,
+            histories: None,
+            url_limits: None,
+            room: Default::default(),
+            gone: None,
+            swept: false,
             next_found: 0,
         }
     }
@@ -455,7 +482,7 @@ impl Store {
         self.paths.clear();
         self.seen = SeenCache::new();
         self.seen_aside = SeenCache::new();
-        self.periods = None;
+        self.forget_definitions();
         self.load()?;
         self.load_flying()?;
         self.load_found()?;
@@ -517,27 +544,30 @@ impl Hasher for SeededHasher {
     }
 }
 
-/// Ids that are certainly on disk. A miss says nothing.
+/// Ids that are on disk. A miss says nothing. Half of an id says where it stands, the other half is what stands there: a look takes another
+/// URL for a known one once in 10^19 looks, and nobody can make one that is taken for a given other one; for that, the memory holds twice as many.
 struct SeenCache {
-    ids: Vec<UrlId>,
+    ids: Vec<u64>,
 }
 
 impl SeenCache {
     fn new() -> SeenCache {
-        SeenCache { ids: vec![UrlId([0; 16]); IDS_CACHED] }
+        SeenCache { ids: vec![0; IDS_CACHED] }
     }
 
-    fn place(id: UrlId) -> usize {
-        let low = u64::from_le_bytes(id.0[..8].try_into().expect("eight bytes"));
-        low as usize % IDS_CACHED
+    fn split(id: UrlId) -> (usize, u64) {
+        let half = |from: usize| u64::from_le_bytes(id.0[from..from + 8].try_into().expect("eight bytes"));
+        (half(0) as usize % IDS_CACHED, half(8).max(1)) // 0 stands where nothing does
     }
 
     fn contains(&self, id: UrlId) -> bool {
-        self.ids[Self::place(id)] == id
+        let (place, rest) = Self::split(id);
+        self.ids[place] == rest
     }
 
     fn insert(&mut self, id: UrlId) {
-        self.ids[Self::place(id)] = id;
+        let (place, rest) = Self::split(id);
+        self.ids[place] = rest;
     }
 }
 

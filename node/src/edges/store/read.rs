@@ -56,7 +56,7 @@ impl Store {
         let mut entries = Vec::new();
         for row in self.rows("ready", start, queue.as_bytes().to_vec()) {
             let (key, value) = row?;
-            if self.flying.contains_key(&*key) {
+            if self.flying.contains(&key) {
                 continue;
             }
             if entries.len() == limit {
@@ -182,7 +182,9 @@ impl Store {
     pub(super) fn load_flying(&mut self) -> Result<(), StoreError> {
         let flying: Vec<_> = self.flight_rows().collect::<Result<_, _>>()?;
         self.flying.clear();
-        self.flying.extend(flying.into_iter().map(|(key, flight)| (key.into_vec(), flight)));
+        for (ready, flight) in flying {
+            self.flying.insert(&ready, flight);
+        }
         Ok(())
     }
 

@@ -39,7 +39,7 @@ impl Change<'_> {
         let mut count = 0;
         for ((moved, old), row) in moves.into_iter().zip(old).zip(waiting) {
             let Some(row) = row else { continue };
-            if self.store.flying.contains_key(&old) || pending.contains(&old) {
+            if self.store.flying.contains(&old) || pending.contains(&old) {
                 continue;
             }
             let order = Order { priority: moved.priority, ..moved.order };

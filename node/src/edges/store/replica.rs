@@ -4,7 +4,8 @@
 //! than once. So here the place of an entry (in its queue, waiting for its time, or nowhere) is worked out from its record
 //! each time that changes, and what is handed out is remembered in memory only: after a start it is open again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use proto::batch::{Discovered, Entry, Pick};
 use proto::clients::identity::is_client;
@@ -21,13 +22,19 @@ use proto::counters::HostCounters;
 use proto::crawl::outcome::{Ending, OutcomeKind};
 use proto::id::{Slot, UrlId};
 use proto::key::{Order, QueueKey, UrlKey, split_due};
+use proto::record::UrlRecord;
+use proto::site::note::is_note;
 use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 
 use super::change::{Admitted, Change};
 use super::clients::client_copy_of;
 use super::columns::{INLINKS_BYTES, inlinks};
+use super::notes::note_copy_of;
 use super::{SeenCache, Store, StoreError, slot_index};
+
+/// Rows that are looked at for one part of a slot: the disk thread has other work.
+const PART_ROWS_MAX: usize = 16_384;
 
 /// What a life of a node in its cluster begins with.
 #[derive(Clone, Debug)]
@@ -57,19 +64,35 @@ pub(super) enum Place {
     Due,
 }
 
+/// A record, read once.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) copy: RecordCopy,
+    pub(super) kept: Kept,
+    pub(super) url: CanonicalUrl,
+    pub(super) inlinks: u32,
+}
+
 /// A record as the change under way leaves it.
 #[derive(Clone)]
 pub(super) struct Touched {
-    /// The record and its in-links; `None` if it is gone.
-    now: Option<(RecordCopy, u32)>,
+    /// The record; `None` if it is gone.
+    now: Option<Arc<Known>>,
     place: Place,
+}
+
+impl Touched {
+    /// The record, if it is there.
+    pub(super) fn record(&self) -> Option<&UrlRecord> {
+        self.now.as_ref().map(|known| &known.kept.record)
+    }
 }
 
 /// Records that the change under way has touched, which no read of the database finds as they are.
 pub(super) type Overlay = BTreeMap<UrlKey, Touched>;
 
 /// An entry, and the key under which it lies in its queue.
-struct Queued {
+pub(super) struct Queued {
     queue: QueueKey,
     order: Order,
     due: u64,
@@ -88,17 +111,7 @@ impl Store {
         self.write_meta_durably("life", &boot)?;
         self.flying.clear();
         self.life = boot;
-        let mut digests = Digests::default();
-        for row in self.rows("url", Vec::new(), Vec::new()) {
-            let (key, value) = row?;
-            let copy = copy_of(UrlKey::from_bytes(&key), &value)?;
-            digests.change(Changed::new(&copy.key, None, Some(copy.hash())));
-        }
-        for row in self.rows("client", Vec::new(), Vec::new()) {
-            let (key, value) = row?;
-            let copy = client_copy_of(UrlKey::from_bytes(&key), &value)?;
-            digests.change(Changed::new(&copy.key, None, Some(copy.hash())));
-        }
+        let digests = self.begin_digests(stored, boot)?;
         Ok(Begun { boot, digests, definitions: self.definitions()? })
     }
 
@@ -108,8 +121,18 @@ impl Store {
     }
 
     fn opened(&self, key: &UrlKey) -> Result<Option<Kept>, StoreError> {
-        let Some((copy, _)) = self.copy(key)? else { return Ok(None) };
-        copy.open().map(Some).map_err(|error| StoreError::damaged("url", error))
+        let value = self.db.get_pinned_cf(&self.family("url"), key.as_bytes()).map_err(|error| self.failed(&error))?;
+        value.map(|value| decoded(&value)).transpose()
+    }
+
+    fn known(&self, key: &UrlKey) -> Result<Option<Known>, StoreError> {
+        let value = self.db.get_pinned_cf(&self.family("url"), key.as_bytes()).map_err(|error| self.failed(&error))?;
+        let Some(value) = value else { return Ok(None) };
+        let kept = decoded(&value)?;
+        let url = url_of(&kept)?;
+        let body = Body(value[INLINKS_BYTES..].into());
+        let copy = RecordCopy { key: key.clone(), progress: kept.record.progress, body };
+        Ok(Some(Known { copy, kept, url, inlinks: inlinks(&value) }))
     }
 
     /// Marks entries as handed out, and gives each with its record as SELECTED; without one if it has come further since.
@@ -123,14 +146,14 @@ impl Store {
         for pick in picks {
             let ready = pick.queue.ready(pick.order);
             let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
-            let free = life == self.life && !self.flying.contains_key(&ready);
+            let free = life == self.life && !self.flying.contains(&ready);
             let kept = if free { self.opened(&key)? } else { None };
             let copy = match kept.and_then(|kept| kept.selected(&pick, self.options.node)) {
                 Some(kept) => Some(encoded(key, &kept)?),
                 None => None,
             };
             if copy.is_some() {
-                self.flying.insert(ready, pick.flight);
+                self.flying.insert(&ready, pick.flight);
             }
             selected.push((pick, copy));
         }
@@ -164,22 +187,19 @@ impl Store {
     /// A flight is over; gives its entry if it is in its queue again.
     pub fn land(&mut self, pick: &Pick) -> Result<Option<Admitted>, StoreError> {
         let ready = pick.queue.ready(pick.order);
-        if self.flying.get(&ready).is_some_and(|flight| *flight != pick.flight) {
+        if self.flying.get(&ready).is_some_and(|flight| flight != pick.flight) {
             return Ok(None); // handed out again since: the slot was another node's in between
         }
         self.flying.remove(&ready);
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
         let Some(kept) = self.opened(&key)? else { return Ok(None) };
-        let Some(queued) = self.queued(&key, &kept)? else { return Ok(None) };
-        // Another flight may have it under another order: two copies of it were found at different depths.
-        let waits = !self.flying.contains_key(&queued.queue.ready(queued.order));
-        Ok((waits && self.place_on_disk(&queued)? == Place::Ready).then(|| queued.admitted(false)))
+        let Some(queued) = self.queued(&key, &kept, &pick.entry.url) else { return Ok(None) };
+        Ok((self.place_on_disk(&queued)? == Place::Ready).then(|| queued.admitted(false)))
     }
 
     /// Forgets what of a slot is handed out: whoever serves it now may hand it out.
     pub fn forget_flights(&mut self, slot: Slot) {
-        let prefix = slot.0.to_be_bytes();
-        self.flying.retain(|ready, _| !ready.starts_with(&prefix));
+        self.flying.forget(slot);
     }
 
     /// Reads records of a slot behind `after`, at most `limit`, and where to go on if there are more.
@@ -192,20 +212,29 @@ impl Store {
     ) -> Result<(Vec<RecordCopy>, Option<UrlKey>), StoreError> {
         let prefix = slot.0.to_be_bytes().to_vec();
         let start = after.map_or_else(|| prefix.clone(), |key| [key.as_bytes(), &[0]].concat());
-        let (mut copies, mut bytes): (Vec<RecordCopy>, usize) = (Vec::new(), 0);
-        // Keys of clients sort before all others of their slot.
+        let (mut copies, mut bytes, mut rows): (Vec<RecordCopy>, usize, usize) = (Vec::new(), 0, 0);
+        let mut last: Option<UrlKey> = None;
+        let wanted = ranges.map(|ranges| ranges.iter().copied().collect::<BTreeSet<u8>>());
+        // Keys of clients sort before all others of their slot, those of notes before those of hosts.
         let clients = self.rows("client", start.clone(), prefix.clone());
-        for row in clients.chain(self.rows("url", start, prefix)) {
+        let notes = self.rows("note", start.clone(), prefix.clone());
+        for row in clients.chain(notes).chain(self.rows("url", start, prefix)) {
             let (key, value) = row?;
             let key = UrlKey::from_bytes(&key);
-            if ranges.is_some_and(|ranges| !ranges.contains(&key.id().0[0])) {
-                continue;
-            }
-            if copies.len() >= limit || bytes >= COPIES_BYTES_MAX {
-                let last = copies.last().map(|copy| copy.key.clone());
+            rows += 1;
+            if copies.len() >= limit || bytes >= COPIES_BYTES_MAX || rows > PART_ROWS_MAX {
                 return Ok((copies, last));
             }
-            let copy = if is_client(&key) { client_copy_of(key, &value)? } else { copy_of(key, &value)? };
+            last = Some(key.clone());
+            let gone = || self.gone.as_ref().is_some_and(|gone| gone.has(key.crawl().unwrap_or_default()));
+            if wanted.as_ref().is_some_and(|wanted| !wanted.contains(&key.id().0[0])) || gone() {
+                continue;
+            }
+            let copy = match () {
+                () if is_client(&key) => client_copy_of(key, &value)?,
+                () if is_note(&key) => note_copy_of(key, &value)?,
+                () => copy_of(key, &value)?,
+            };
             bytes += copy.bytes();
             copies.push(copy);
         }
@@ -226,11 +255,10 @@ impl Store {
     }
 
     /// The entry of a record, if it has one.
-    fn queued(&self, key: &UrlKey, kept: &Kept) -> Result<Option<Queued>, StoreError> {
-        let Some((due, entry)) = kept.entry(self.options.node) else { return Ok(None) };
-        let crawl = key.crawl().ok_or_else(|| StoreError::damaged("url", "a key without a crawl"))?;
-        let queue = QueueKey::new(crawl, &entry.url);
-        Ok(Some(Queued { queue, order: kept.order(key), due, entry, retry: !kept.is_closed() }))
+    fn queued(&self, key: &UrlKey, kept: &Kept, url: &CanonicalUrl) -> Option<Queued> {
+        let (due, entry) = kept.entry_of(self.options.node, url)?;
+        let queue = QueueKey::new(key.crawl()?, url);
+        Some(Queued { queue, order: kept.order(key), due, entry, retry: !kept.is_closed() })
     }
 
     /// Where an entry lies that this change has not touched.
@@ -254,49 +282,50 @@ impl Change<'_> {
     /// Merges copies into what is here. A copy that contradicts itself is a peer's fault and is left out.
     pub fn merge(&mut self, copies: Vec<RecordCopy>, unix_ms: u64) -> Result<Merged, StoreError> {
         let mut done = Merged::default();
+        self.store.gone()?;
         for copy in copies {
+            if self.store.gone.as_ref().is_some_and(|gone| gone.has(copy.key.crawl().unwrap_or_default())) {
+                continue; // nobody fetches it any more, and it would be removed again
+            }
             if is_client(&copy.key) {
                 done.changed.extend(self.merge_client(copy, unix_ms)?);
                 continue;
             }
-            if let Err(error) = copy.open() {
-                tracing::warn!(%error, "a copy of a record is left out");
+            if is_note(&copy.key) {
+                done.changed.extend(self.merge_note(copy)?);
                 continue;
             }
-            self.merge_one(copy, unix_ms, &mut done)?;
+            match copy.open_with_url() {
+                Ok((kept, url)) => self.merge_one(Known { copy, kept, url, inlinks: 0 }, unix_ms, &mut done)?,
+                Err(error) => tracing::warn!(%error, "a copy of a record is left out"),
+            }
         }
         Ok(done)
     }
 
-    fn merge_one(&mut self, copy: RecordCopy, unix_ms: u64, done: &mut Merged) -> Result<(), StoreError> {
-        let key = copy.key.clone();
+    fn merge_one(&mut self, mut new: Known, unix_ms: u64, done: &mut Merged) -> Result<(), StoreError> {
+        let key = new.copy.key.clone();
         let old = self.touched(&key)?;
-        let before = old.now.as_ref().map(|(copy, _)| copy);
-        let now = merged(before, copy, Planted::default());
-        if before == Some(&now) {
-            return Ok(());
+        let before = old.now.as_ref().map(|known| &known.copy);
+        new.copy = merged(before, new.copy, Planted::default());
+        if before == Some(&new.copy) {
+            return Ok(()); // what merging gives is one of the two
         }
-        let damaged = |error| StoreError::damaged("url", error);
-        let kept = now.open().map_err(damaged)?;
-        let was = before.map(|copy| copy.open().map_err(damaged)).transpose()?;
-        done.changed.push(Changed::new(&key, before.map(RecordCopy::hash), Some(now.hash())));
-        let inlinks = old.now.as_ref().map_or(0, |(_, inlinks)| *inlinks);
+        done.changed.push(self.digest(&key, before.map(RecordCopy::hash), Some(new.copy.hash())));
+        new.inlinks = old.now.as_ref().map_or(0, |known| known.inlinks);
 
-        let url = CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS).map_err(|error| {
-            StoreError::damaged("url", format!("{error:?}")) // `open` has parsed it
-        })?;
-        let crawl = key.crawl().unwrap_or_default().to_owned();
-        let queue = QueueKey::new(&crawl, &url);
+        let queue = QueueKey::new(key.crawl().unwrap_or_default(), &new.url);
         let new_host = self.host(&queue)?.counters.known == 0;
-        self.count(&queue, was.as_ref().map(|was| &was.record), Some(&kept.record))?;
-        self.put_copy(&now, inlinks);
+        self.count(&queue, old.record(), Some(&new.kept.record))?;
+        self.put_copy(&new.copy, new.inlinks);
+        self.note_events(&key, old.record(), &new.kept.record, unix_ms)?;
 
-        if let Some(was) = &was
-            && let Some(queued) = self.store.queued(&key, was)?
+        if let Some(was) = &old.now
+            && let Some(queued) = self.store.queued(&key, &was.kept, &was.url)
         {
             self.leave_queue(&queued, old.place);
         }
-        let place = match self.store.queued(&key, &kept)? {
+        let place = match self.store.queued(&key, &new.kept, &new.url) {
             None => Place::Nowhere,
             Some(queued) if queued.due > unix_ms => {
                 self.wait(&queued)?;
@@ -304,13 +333,13 @@ impl Change<'_> {
             }
             Some(queued) => {
                 self.put_ready(&queued.queue, queued.order, &queued.entry)?;
-                if !self.store.flying.contains_key(&queued.queue.ready(queued.order)) {
+                if !self.store.flying.contains(&queued.queue.ready(queued.order)) {
                     done.admitted.push(queued.admitted(new_host));
                 }
                 Place::Ready
             }
         };
-        self.overlay.insert(key, Touched { now: Some((now, inlinks)), place });
+        self.overlay.insert(key, Touched { now: Some(Arc::new(new)), place });
         Ok(())
     }
 
@@ -319,18 +348,27 @@ impl Change<'_> {
         if let Some(touched) = self.overlay.get(key) {
             return Ok(touched.clone());
         }
-        let now = self.store.copy(key)?;
-        let place = match &now {
+        let Some(known) = self.store.known(key)? else { return Ok(Touched { now: None, place: Place::Nowhere }) };
+        // Without a time to wait for it needs no look at the disk to know where its entry is.
+        let place = match self.store.queued(key, &known.kept, &known.url) {
             None => Place::Nowhere,
-            Some((copy, _)) => {
-                let kept = copy.open().map_err(|error| StoreError::damaged("url", error))?;
-                match self.store.queued(key, &kept)? {
-                    None => Place::Nowhere,
-                    Some(queued) => self.store.place_on_disk(&queued)?,
-                }
-            }
+            Some(queued) => self.store.place_on_disk(&queued)?,
         };
-        Ok(Touched { now, place })
+        Ok(Touched { now: Some(Arc::new(known)), place })
+    }
+
+    /// A record as this change leaves it, its entry, and where that is.
+    #[allow(clippy::type_complexity)] // three things that belong together here only
+    pub(super) fn as_it_is(&self, key: &UrlKey) -> Result<Option<(Arc<Known>, Option<Queued>, Place)>, StoreError> {
+        let Touched { now, place } = self.touched(key)?;
+        let Some(known) = now else { return Ok(None) };
+        let queued = self.store.queued(key, &known.kept, &known.url);
+        Ok(Some((known, queued, place)))
+    }
+
+    /// A record is no more.
+    pub(super) fn forget_touched(&mut self, key: &UrlKey) {
+        self.overlay.insert(key.clone(), Touched { now: None, place: Place::Nowhere });
     }
 
     fn put_copy(&mut self, copy: &RecordCopy, inlinks: u32) {
@@ -342,7 +380,7 @@ impl Change<'_> {
         debug_assert!(written.is_ok(), "bytes are appended");
     }
 
-    fn leave_queue(&mut self, queued: &Queued, place: Place) {
+    pub(super) fn leave_queue(&mut self, queued: &Queued, place: Place) {
         let places = &mut self.store.state.places;
         match place {
             Place::Nowhere => {}
@@ -372,13 +410,12 @@ impl Change<'_> {
         let queue = split_due(due_key).and_then(|(_, ready)| QueueKey::prefix_of(ready));
         let queue = queue.ok_or_else(|| StoreError::damaged("due", "a key without a queue"))?;
         let key = UrlKey::new(queue.crawl(), &entry.url);
-        let (copy, place) = match self.overlay.get(&key) {
+        let (known, place) = match self.overlay.get(&key) {
             None => return Ok(Some((retry, entry))),
-            Some(Touched { now: Some((copy, _)), place }) => (copy, place),
+            Some(Touched { now: Some(known), place }) => (known, place),
             Some(Touched { now: None, .. }) => return Ok(None),
         };
-        let kept = copy.open().map_err(|error| StoreError::damaged("url", error))?;
-        let queued = self.store.queued(&key, &kept)?.filter(|_| matches!(place, Place::Due));
+        let queued = self.store.queued(&key, &known.kept, &known.url).filter(|_| matches!(place, Place::Due));
         let here = queued.filter(|queued| queued.queue.due(queued.due, queued.order) == due_key);
         Ok(here.map(|queued| (queued.retry, queued.entry)))
     }
@@ -408,13 +445,13 @@ impl Change<'_> {
                 continue;
             }
             match self.touched(&key)?.now {
-                Some((copy, _)) => {
+                Some(known) => {
                     self.count_link(key.clone(), parent);
-                    let kept = copy.open().map_err(|error| StoreError::damaged("url", error))?;
-                    if !kept.is_widely_kept() {
-                        copies.insert(key, copy);
+                    if !known.kept.is_widely_kept() {
+                        copies.insert(key, known.copy.clone());
                     }
                 }
+                None if parent.is_some() && !self.store.takes_room(crawl)? => {}
                 None if self.has_room(&QueueKey::new(crawl, &found.url), &found.url)? => {
                     let kept = Kept::discovered(&found, parent, unix_ms, self.store.options.node);
                     copies.insert(key.clone(), encoded(key, &kept)?);
@@ -438,18 +475,19 @@ impl Change<'_> {
         keys.dedup();
         for key in keys {
             let Touched { now, place } = self.touched(&key)?;
-            let Some((copy, _)) = now else { continue };
-            let kept = copy.open().map_err(|error| StoreError::damaged("url", error))?;
-            if let Some(queued) = self.store.queued(&key, &kept)? {
+            let Some(known) = now else { continue };
+            if let Some(queued) = self.store.queued(&key, &known.kept, &known.url) {
                 self.leave_queue(&queued, place);
             }
-            if let (Some(crawl), Ok(url)) = (key.crawl(), CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS)) {
-                self.count(&QueueKey::new(crawl, &url), Some(&kept.record), None)?;
+            if let Some(crawl) = key.crawl() {
+                self.count(&QueueKey::new(crawl, &known.url), Some(&known.kept.record), None)?;
             }
             self.delete("url", key.as_bytes());
             self.overlay.insert(key, Touched { now: None, place: Place::Nowhere });
         }
         self.drop_clients(slot)?;
+        self.drop_notes(slot)?;
+        self.digest_dropped(slot);
         self.forget_hosts(slot, &prefix)?;
         self.store.forget_flights(slot);
         self.store.next_due[slot_index(slot)] = u64::MAX;
@@ -470,10 +508,18 @@ impl Change<'_> {
     }
 }
 
-fn copy_of(key: UrlKey, value: &[u8]) -> Result<RecordCopy, StoreError> {
+pub(super) fn copy_of(key: UrlKey, value: &[u8]) -> Result<RecordCopy, StoreError> {
+    let progress = decoded(value)?.record.progress;
+    Ok(RecordCopy { key, progress, body: Body(value[INLINKS_BYTES..].into()) })
+}
+
+fn decoded(value: &[u8]) -> Result<Kept, StoreError> {
     let body = value.get(INLINKS_BYTES..).unwrap_or_default();
-    let kept: Kept = wire::decode(body).map_err(|error| StoreError::damaged("url", error))?;
-    Ok(RecordCopy { key, progress: kept.record.progress, body: Body(body.into()) })
+    wire::decode(body).map_err(|error| StoreError::damaged("url", error))
+}
+
+fn url_of(kept: &Kept) -> Result<CanonicalUrl, StoreError> {
+    CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS).map_err(|error| StoreError::damaged("url", error))
 }
 
 fn encoded(key: UrlKey, kept: &Kept) -> Result<RecordCopy, StoreError> {

@@ -382,6 +382,13 @@ fn a_folder_in_use_or_of_the_future_is_refused() {
     assert!(matches!(Store::open_for_reading(dir.path()), Err(StoreError::Newer { .. })));
     let empty = tempfile::tempdir().unwrap();
     assert!(matches!(Store::open_for_reading(empty.path()), Err(StoreError::Missing(_))));
+    // One that is being made: some families are there, and not yet the format.
+    let half = tempfile::tempdir().unwrap();
+    let mut options = rocksdb::Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    drop(rocksdb::DB::open_cf(&options, half.path().join("db"), ["url", "ready"]).unwrap());
+    assert!(matches!(Store::open_for_reading(half.path()), Err(StoreError::Missing(_))));
 }
 
 /// One thing that happens to a store.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Network::send ─▶ outbox ─▶ letters ─▶┐                          ┌─▶ letters ─▶ deliver
-//!                 (two lanes of a peer) ├─▶ stream ═ connection ═ ─┼─▶ control ─▶ the node's handler
+//!                 (three lanes of a peer) ├─▶ stream ═ connection ═ ─┼─▶ control ─▶ the node's handler
 //!  ask, follow ───────────────▶ control ┘   (hello first)          └─▶ bulk
 //! ```
 //!
@@ -45,6 +45,7 @@ use std::time::Duration;
 use libp2p::{Multiaddr, PeerId};
 use proto::cluster::message::Letter;
 use proto::id::NodeId;
+use proto::wire::WIRE_VERSION;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -242,11 +243,15 @@ pub enum BulkError {
 }
 
 impl Network for Swarm {
+    fn oldest_spoken(&self) -> u16 {
+        self.nodes().iter().filter_map(|peer| peer.version).min().unwrap_or(WIRE_VERSION)
+    }
+
     fn send(&self, to: NodeId, letter: Letter) {
         let kind = letter.message.name();
         let dropped = |why| self.shared.metrics.dropped(kind, why);
         let Some(link) = self.shared.link(to) else { return dropped(Drop::Unknown) };
-        let lane = if letter.message.is_urgent() { Lane::Urgent } else { Lane::Data };
+        let lane = Lane::of(&letter.message);
         match Sealed::new(&letter) {
             Ok(sealed) => {
                 if link.outbox.put(lane, sealed, Instant::now()).is_err() {

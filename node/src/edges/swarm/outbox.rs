@@ -1,21 +1,23 @@
-//! What waits to be sent to one peer: two lanes, each with a stream of its own, so that a flood of records never stands before a lease.
+//! What waits to be sent to one peer: three lanes, each with a stream of its own, so that a flood of records never stands before a lease,
+//! and slots that are brought over never before what is being crawled.
 //! Bounded by letters and by bytes. At the bound a letter is dropped, and one that waited too long is too: whoever needs its
-//! answer has sent it again by then.
+//! answer has sent it again by then. Of slots a peer is sent only what it asked for, less than its lane holds.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use proto::cluster::message::Message;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::codec::Sealed;
 
-/// A letter that waited longer is not sent. Requests are repeated after one second, five times is enough.
-const AGE_MAX: Duration = Duration::from_secs(5);
-
 /// What one take gives at most, about.
 const TAKE_BYTES: usize = 64 << 10;
+
+/// How many lanes there are.
+pub(super) const LANES: usize = 3;
 
 /// Where a letter waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,22 +26,40 @@ pub(super) enum Lane {
     Urgent,
     /// Everything else.
     Data,
+    /// Parts of slots.
+    Bulk,
 }
 
 impl Lane {
-    pub(super) const ALL: [Lane; 2] = [Lane::Urgent, Lane::Data];
+    pub(super) const ALL: [Lane; LANES] = [Lane::Urgent, Lane::Data, Lane::Bulk];
+
+    /// Where a message waits.
+    pub(super) fn of(message: &Message) -> Lane {
+        match (message.is_urgent(), message.is_bulk()) {
+            (true, _) => Lane::Urgent,
+            (_, true) => Lane::Bulk,
+            _ => Lane::Data,
+        }
+    }
+
+    /// A letter that waited longer is not sent. Requests are repeated after one second, five times is enough; a part of a slot takes its time on a
+    /// slow line, and is not asked for again so soon.
+    fn age_max(self) -> Duration {
+        Duration::from_secs(if self == Lane::Bulk { 30 } else { 5 })
+    }
 
     fn letters_max(self) -> usize {
         match self {
             Lane::Urgent => 4_096,
             Lane::Data => 8_192,
+            Lane::Bulk => 256,
         }
     }
 
     fn bytes_max(self) -> usize {
         match self {
             Lane::Urgent => 2 << 20,
-            Lane::Data => 16 << 20,
+            Lane::Data | Lane::Bulk => 16 << 20,
         }
     }
 }
@@ -50,11 +70,11 @@ struct Queue {
     bytes: usize,
 }
 
-/// Both lanes of a peer.
+/// All lanes of a peer.
 #[derive(Default)]
 pub(super) struct Outbox {
-    queues: [Mutex<Queue>; 2],
-    filled: [Notify; 2],
+    queues: [Mutex<Queue>; LANES],
+    filled: [Notify; LANES],
 }
 
 /// What a take gave.
@@ -105,7 +125,7 @@ impl Outbox {
         while bytes < TAKE_BYTES {
             let Some((since, letter)) = queue.letters.pop_front() else { break };
             queue.bytes -= letter.frame_bytes();
-            if now > since + AGE_MAX {
+            if now > since + lane.age_max() {
                 taken.stale.push(letter);
             } else {
                 bytes += letter.frame_bytes();
@@ -118,7 +138,7 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use proto::cluster::message::{Letter, Message};
+    use proto::cluster::message::Letter;
     use proto::id::NodeId;
 
     use super::*;
@@ -150,11 +170,20 @@ mod tests {
     async fn a_letter_that_waited_too_long_is_not_sent() {
         let outbox = Outbox::default();
         outbox.put(Lane::Data, letter(1), Instant::now()).unwrap();
-        tokio::time::advance(AGE_MAX).await;
+        tokio::time::advance(Lane::Data.age_max()).await;
         outbox.put(Lane::Data, letter(2), Instant::now()).unwrap();
         tokio::time::advance(Duration::from_millis(1)).await;
         let taken = outbox.take(Lane::Data).await;
         assert_eq!((taken.letters.len(), taken.stale.len()), (1, 1));
+    }
+
+    #[test]
+    fn what_a_node_draws_of_its_peer_fits_whole() {
+        use proto::cluster::message::COPIES_BYTES_MAX;
+        use proto::cluster::transfer::TransferRules;
+        // One part of each transfer is on its way, and a part may be as long as its last record above its bound.
+        let parts = TransferRules::default().at_once;
+        assert!(parts * 2 * COPIES_BYTES_MAX <= Lane::Bulk.bytes_max() && parts * 2 <= Lane::Bulk.letters_max());
     }
 
     #[tokio::test(start_paused = true)]

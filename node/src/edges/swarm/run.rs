@@ -33,7 +33,8 @@ use super::streams::{Opened, Purpose};
 /// Streams that a peer may have opened at once, by purpose. A node that lost its connection opens new ones before the old ones are seen to be dead.
 fn streams_max(purpose: Purpose) -> usize {
     match purpose {
-        Purpose::Letters | Purpose::Bulk => 4,
+        Purpose::Bulk => 4,
+        Purpose::Letters => 6,
         Purpose::Control => 8,
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, SecretError> {
 }
 
 /// Writes a file that is not there yet; an existing one is an error of kind `AlreadyExists` and is left alone.
-pub(super) fn create(path: &Path, text: &str) -> Result<(), SecretError> {
+pub(crate) fn create(path: &Path, text: &str) -> Result<(), SecretError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::hello::Hello;
 use super::identity::node_of;
 use super::metrics::SwarmMetrics;
-use super::outbox::{Lane, Outbox};
+use super::outbox::{LANES, Lane, Outbox};
 use super::refusal::{Quiet, Refusal};
 use super::roster::{Role, Roster};
 use super::settings::{Doors, Times};
@@ -43,7 +43,7 @@ pub(super) struct Link {
     /// The version that was agreed last; 0 before that.
     version: AtomicU16,
     /// One for each lane.
-    changed: [Notify; 2],
+    changed: [Notify; LANES],
 }
 
 impl Link {
@@ -53,7 +53,7 @@ impl Link {
             outbox: Outbox::default(),
             connected: AtomicBool::new(false),
             version: AtomicU16::new(0),
-            changed: [Notify::new(), Notify::new()],
+            changed: Default::default(),
         }
     }
 

@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use libdeflater::{CompressionLvl, Compressor, Crc};
 use sha1::{Digest, Sha1};
 
+use super::deflate::Deflater;
 use super::{Capture, PayloadDigest, RecordId, RevisitOf, Truncated, WarcOptions};
 
-/// Measured with `archive_speed` in `tests.rs` and beside zlib-rs on one page of prose (11.5 kB, both cores busy):
+/// For what `deflate.rs` leaves to others. Measured with `archive_speed` in `tests.rs` and beside zlib-rs on one page of prose (11.5 kB, both cores busy):
 /// libdeflate takes 40 us and 3.9 kB at level 1, 107 us and 3.9 kB at level 2; zlib-rs 68 us and 5.1 kB at its level 1,
 /// and three times as long as libdeflate for the small records, because it clears its tables each time.
 const LEVEL: i32 = 1;
@@ -23,6 +24,8 @@ const BUFFER_BYTES_KEPT: usize = 4 << 20;
 
 /// Turns records into gzip members, in one buffer that is used again and again.
 pub(super) struct Encoder {
+    deflater: Deflater,
+    /// For what is not written like a page.
     compressor: Compressor,
     members: Vec<u8>,
     header: String,
@@ -42,7 +45,14 @@ impl Encoder {
     pub(super) fn new() -> Self {
         let level = CompressionLvl::new(LEVEL).expect("a level from 0 to 12");
         let compressor = Compressor::new(level);
-        Self { compressor, members: Vec::new(), header: String::new(), block: Vec::new(), record: Vec::new() }
+        Self {
+            deflater: Deflater::new(),
+            compressor,
+            members: Vec::new(),
+            header: String::new(),
+            block: Vec::new(),
+            record: Vec::new(),
+        }
     }
 
     /// The members encoded since [`Self::clear`].
@@ -82,7 +92,7 @@ impl Encoder {
     pub(super) fn capture(&mut self, capture: &Capture<'_>, ids: &IdSource<'_>) -> Option<Encoded> {
         self.block.clear();
         let status = push_http_head(&mut self.block, capture.response_head)?;
-        let own_digest = sha1(&[capture.body]);
+        let own_digest = capture.payload_digest.unwrap_or_else(|| sha1(&[capture.body]));
         let not_modified = status.code == Some(304);
         let revisit = capture.revisit.filter(|of| not_modified || of.payload_digest == own_digest);
         let encoded = Encoded {
@@ -111,6 +121,7 @@ impl Encoder {
         }
         self.request(capture, ids, encoded.record_id);
         self.metadata(capture, ids, encoded.record_id);
+        self.conversion(capture, ids, encoded.record_id);
         Some(encoded)
     }
 
@@ -133,6 +144,18 @@ impl Encoder {
         self.about(&Capture { ip: None, ..*capture }, None);
         let _ = writeln!(self.header, "WARC-Concurrent-To: <{concurrent_to}>\r");
         self.finish("application/warc-fields", &[], false);
+    }
+
+    /// What was made of the page: another form of its content, in the words of the standard.
+    fn conversion(&mut self, capture: &Capture<'_>, ids: &IdSource<'_>, of: RecordId) {
+        if capture.processed.is_empty() {
+            return;
+        }
+        self.block.clear();
+        self.begin("conversion", ids.id("conversion"), capture.unix_ms);
+        self.about(&Capture { ip: None, ..*capture }, None);
+        let _ = writeln!(self.header, "WARC-Refers-To: <{of}>\r");
+        self.finish("application/json", capture.processed, false);
     }
 
     fn begin(&mut self, kind: &str, id: RecordId, unix_ms: u64) {
@@ -203,6 +226,10 @@ impl Encoder {
     /// Appends the record as a gzip member.
     fn push_member(&mut self) {
         let start = self.members.len();
+        self.members.extend_from_slice(&GZIP_HEADER);
+        if self.deflater.deflate(&self.record, &mut self.members) {
+            return push_trailer(&mut self.members, &self.record);
+        }
         self.members.resize(start + self.compressor.gzip_compress_bound(self.record.len()), 0);
         let length = self.compressor.gzip_compress(&self.record, &mut self.members[start..]);
         self.members.truncate(start + length.expect("there is room for the worst case"));
@@ -222,18 +249,22 @@ fn push_stored_member(out: &mut Vec<u8>, record: &[u8]) {
         out.extend_from_slice(&(!length).to_le_bytes());
         out.extend_from_slice(chunk);
     }
+    push_trailer(out, record);
+}
+
+/// Ends a gzip member.
+fn push_trailer(out: &mut Vec<u8>, record: &[u8]) {
     let mut crc = Crc::new();
     crc.update(record);
     out.extend_from_slice(&crc.sum().to_le_bytes());
     out.extend_from_slice(&(record.len() as u32).to_le_bytes()); // modulo 2^32, as the format says
 }
 
-/// Where record ids come from: the node's random seed, the place in the archive and the time. A place is written
-/// twice only after a crash has cut the first record off, at a later time.
+/// Where record ids come from: the node's random seed, the time, and a place that the node has once: segment and offset in the archive, or a
+/// number for those who know of no archive. An offset is written twice only after a crash has cut the first record off, at a later time.
 pub(super) struct IdSource<'a> {
     pub(super) node_seed: &'a [u8; 16],
-    pub(super) segment: u32,
-    pub(super) offset: u64,
+    pub(super) place: [u64; 2],
     pub(super) unix_ms: u64,
     pub(super) url: &'a str,
 }
@@ -242,8 +273,7 @@ impl IdSource<'_> {
     fn id(&self, kind: &str) -> RecordId {
         let mut hash = xxhash_rust::xxh3::Xxh3::with_seed(0);
         hash.update(self.node_seed);
-        hash.update(&self.segment.to_le_bytes());
-        hash.update(&self.offset.to_le_bytes());
+        self.place.iter().for_each(|part| hash.update(&part.to_le_bytes()));
         hash.update(&self.unix_ms.to_le_bytes());
         hash.update(kind.as_bytes());
         hash.update(self.url.as_bytes());

@@ -1,7 +1,7 @@
 //! The archive: what was fetched, kept as WARC 1.1 segments that any archive tool can read.
 //!
 //! A *segment* is a file `orbweaver-<yyyymmddhhmmss>-<serial>.warc.gz`; it opens with a `warcinfo` record and holds
-//! *captures*: a `response` (or `revisit`), its `request` and its `metadata`, each in a gzip member of its own, so that
+//! *captures*: a `response` (or `revisit`), its `request`, its `metadata`, and, where the rules of a site made something of it, a `conversion`, each in a gzip member of its own, so that
 //! a record is read with one seek. Nothing is ever overwritten.
 //!
 //! Who knows what is durable: not this module. [`WarcWriter::append`] hands out a [`WarcPosition`] and the new
@@ -9,9 +9,13 @@
 //! atomic batch. After a crash [`WarcWriter::open`] is given that end and cuts off everything beyond it: a record is
 //! either indexed and whole, or gone. A file shorter than that end has lost acknowledged data, which is an error.
 //!
-//! [`writer`](WarcWriter) appends, [`reader`](WarcReader) reads and verifies, `encode` knows what a record looks like.
+//! [`writer`](WarcWriter) appends, [`reader`](WarcReader) reads and verifies, `encode` knows what a record looks like, `deflate` makes it
+//! small, [`pack`](Packer) does both for whoever is not the writer.
 
+mod check;
+mod deflate;
 mod encode;
+mod pack;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -25,8 +29,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::reader::{Located, Record, RecordKind, WarcArchive, WarcReader, parse_members, read_at};
-pub use self::writer::WarcWriter;
+pub use self::check::check_members;
+pub use self::pack::{Packed, Packer};
+pub use self::reader::{Located, Record, RecordKind, WarcArchive, WarcReader, parse_members, processed, read_at};
+pub use self::writer::{Unsynced, WarcWriter};
 
 /// Where a segment is closed and the next one begun, unless configured: 1 GB, the custom among archives.
 pub const SEGMENT_BYTES_MAX: u64 = 1_000_000_000;
@@ -108,12 +114,16 @@ pub struct Capture<'a> {
     pub response_head: &'a [u8],
     /// The body as on the wire: content-encoded, transfer encoding removed.
     pub body: &'a [u8],
+    /// Its digest, if it is known.
+    pub payload_digest: Option<PayloadDigest>,
     /// Why the body is not whole, if it is not.
     pub truncated: Option<Truncated>,
     /// What the body was found to be, e.g. `text/html`.
     pub payload_type: Option<&'a str>,
     /// Fields of the `metadata` record: `fetchTimeMs`, `hopsFromSeed`, `via`… Empty: none is written.
     pub metadata: &'a [(&'a str, &'a str)],
+    /// What was made of the body, as JSON, for the `conversion` record. Empty: none is written.
+    pub processed: &'a [u8],
     /// The earlier capture this one may repeat. It becomes a `revisit` record if the status is 304 or the digest of
     /// `body` is that of the earlier payload, and an ordinary `response` otherwise: a wrong guess loses nothing.
     pub revisit: Option<RevisitOf<'a>>,

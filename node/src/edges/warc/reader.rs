@@ -10,8 +10,8 @@ use flate2::bufread::GzDecoder;
 
 use super::{WarcError, WarcPosition, encode, segments};
 
-/// No record we write comes near this; a damaged or forged one may pretend to.
-const RECORD_BYTES_MAX: u64 = 512 << 20;
+/// A page of the largest `page_bytes_max` that settings take is 1 GiB; a damaged or forged one may pretend to more.
+const RECORD_BYTES_MAX: u64 = (1 << 30) + (64 << 20);
 
 /// `WARC-Type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum RecordKind {
     Metadata,
     /// An answer whose payload is in an earlier record.
     Revisit,
+    /// What was made of an answer.
+    Conversion,
     /// None that we write.
     Other,
 }
@@ -81,16 +83,7 @@ impl Record {
     /// Reads one record from the whole content of a gzip member.
     fn parse(member: &[u8]) -> Result<Self, String> {
         let head_end = member.windows(4).position(|window| window == b"\r\n\r\n").ok_or("no end of header")?;
-        let head = std::str::from_utf8(&member[..head_end]).map_err(|_| "header is not UTF-8")?;
-        let mut lines = head.split("\r\n");
-        if lines.next() != Some("WARC/1.1") {
-            return Err("not a WARC 1.1 record".to_owned());
-        }
-        let mut headers = Vec::with_capacity(12);
-        for line in lines {
-            let (name, value) = line.split_once(':').ok_or_else(|| format!("no header line: {line:?}"))?;
-            headers.push((name.to_owned(), value.trim().to_owned()));
-        }
+        let headers = parse_head(&member[..head_end])?;
         let block = member[head_end + 4..].strip_suffix(b"\r\n\r\n").ok_or("no blank lines at the end")?.to_vec();
         let mut record = Self { kind: RecordKind::Other, headers, block };
         record.kind = match record.header("WARC-Type") {
@@ -99,6 +92,7 @@ impl Record {
             Some("request") => RecordKind::Request,
             Some("metadata") => RecordKind::Metadata,
             Some("revisit") => RecordKind::Revisit,
+            Some("conversion") => RecordKind::Conversion,
             Some(_) => RecordKind::Other,
             None => return Err("no WARC-Type".to_owned()),
         };
@@ -198,6 +192,17 @@ impl WarcArchive {
         self.load(position).map(|(_, members)| members)
     }
 
+    /// Reads some members of the capture at `position` as they are on disk: at most `bytes` behind the first `from`.
+    ///
+    /// # Errors
+    /// As [`Self::members_at`].
+    pub fn part_at(&mut self, position: WarcPosition, from: u32, bytes: usize) -> Result<Vec<u8>, WarcError> {
+        let rest = position.length.saturating_sub(from);
+        let length = rest.min(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let offset = position.offset + u64::from(position.length - rest);
+        self.load(WarcPosition { offset, length, ..position }).map(|(_, members)| members)
+    }
+
     /// Reads the members of a capture as they are on disk.
     fn load(&mut self, position: WarcPosition) -> Result<(PathBuf, Vec<u8>), WarcError> {
         if !self.segments.get(&position.segment).is_some_and(|path| path.exists()) {
@@ -214,6 +219,28 @@ impl WarcArchive {
         file.read_exact_at(&mut members, position.offset).map_err(WarcError::io("read", &path))?;
         Ok((path, members))
     }
+}
+
+/// Reads the header lines of a record, without the empty line that ends them.
+pub(super) fn parse_head(head: &[u8]) -> Result<Vec<(String, String)>, String> {
+    let head = std::str::from_utf8(head).map_err(|_| "header is not UTF-8")?;
+    let mut lines = head.split("\r\n");
+    if lines.next() != Some("WARC/1.1") {
+        return Err("not a WARC 1.1 record".to_owned());
+    }
+    let mut headers = Vec::with_capacity(12);
+    for line in lines {
+        let (name, value) = line.split_once(':').ok_or_else(|| format!("no header line: {line:?}"))?;
+        headers.push((name.to_owned(), value.trim().to_owned()));
+    }
+    Ok(headers)
+}
+
+/// What the rules of a site made of a page, as JSON, if its capture has it.
+#[must_use]
+pub fn processed(records: &[Record]) -> Option<&[u8]> {
+    let found = records.iter().find(|record| record.kind == RecordKind::Conversion);
+    found.map(Record::payload)
 }
 
 /// Reads the records of a capture from its members, wherever they come from, and checks them.

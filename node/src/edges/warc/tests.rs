@@ -6,7 +6,7 @@ use super::*;
 
 const T0: u64 = 1_763_262_495_042; // 2025-11-16T03:08:15.042Z
 
-fn options() -> WarcOptions {
+pub(super) fn options() -> WarcOptions {
     WarcOptions {
         segment_bytes_max: SEGMENT_BYTES_MAX,
         software: "orbweaver/test".to_owned(),
@@ -18,7 +18,7 @@ fn options() -> WarcOptions {
 
 const METADATA: &[(&str, &str)] = &[("fetchTimeMs", "41"), ("hopsFromSeed", "2"), ("via", "http://example.org/")];
 
-fn page<'a>(url: &'a str, unix_ms: u64, body: &'a [u8]) -> Capture<'a> {
+pub(super) fn page<'a>(url: &'a str, unix_ms: u64, body: &'a [u8]) -> Capture<'a> {
     Capture {
         url,
         unix_ms,

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tracing::{info, warn};
 
@@ -11,12 +12,17 @@ use super::encode::{Encoder, IdSource};
 use super::reader::WarcReader;
 use super::{Appended, Capture, WarcEnd, WarcError, WarcOptions, WarcPosition, segment_name, segments};
 
+/// What was appended is written when it is this long.
+const PENDING_BYTES_MAX: usize = 4 << 20;
+
 /// Writes the archive of one node; there is one per folder.
 pub struct WarcWriter {
     dir: PathBuf,
     options: WarcOptions,
     encoder: Encoder,
     segment: Option<Segment>, // none until the first append: its time names the file
+    segment_name: String,     // of a segment whose first record is not written yet
+    pending: Vec<u8>,         // appended and not written yet: the last bytes before `end`
     end: WarcEnd,
     torn: bool,             // a write failed, and what it left behind could not be cut off yet
     directory_synced: bool, // whether the name of the segment would survive a power loss
@@ -25,8 +31,28 @@ pub struct WarcWriter {
 }
 
 struct Segment {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
+}
+
+/// What a power loss may still take.
+pub struct Unsynced {
+    file: Option<(Arc<File>, PathBuf)>,
+    /// The folder, if it has a new file.
+    directory: Option<PathBuf>,
+}
+
+impl Unsynced {
+    /// Makes it durable.
+    ///
+    /// # Errors
+    /// As [`WarcWriter::sync`].
+    pub fn sync(self) -> Result<(), WarcError> {
+        if let Some((file, path)) = &self.file {
+            file.sync_data().map_err(WarcError::io("sync", path))?;
+        }
+        self.directory.map_or(Ok(()), |dir| sync_directory(&dir))
+    }
 }
 
 impl WarcWriter {
@@ -49,6 +75,8 @@ impl WarcWriter {
             options,
             encoder: Encoder::new(),
             segment,
+            segment_name: String::new(),
+            pending: Vec::new(),
             end,
             torn: false,
             directory_synced: true,
@@ -73,20 +101,18 @@ impl WarcWriter {
         let offset = self.end.offset + first as u64;
         let ids = IdSource {
             node_seed: &self.options.node_seed,
-            segment: self.end.segment,
-            offset,
+            place: [self.end.segment.into(), offset],
             unix_ms: capture.unix_ms,
             url: capture.url,
         };
-        let refused = |reason| WarcError::Refused { url: capture.url.to_owned(), reason };
-        let encoded = self.encoder.capture(capture, &ids).ok_or_else(|| refused("the response has no status line"))?;
-        let length = self.encoder.members().len() - first;
-        let length = u32::try_from(length).map_err(|_| refused("the records exceed 4 GiB"))?;
-
-        self.write(capture.unix_ms)?;
-        self.end.offset += self.encoder.members().len() as u64;
+        let encoded = self.encoder.capture(capture, &ids).ok_or_else(|| WarcError::Refused {
+            url: capture.url.to_owned(),
+            reason: "the response has no status line",
+        })?;
+        let position = self.take_in(first, capture.url)?;
+        self.write()?;
         Ok(Appended {
-            position: WarcPosition { segment: self.end.segment, offset, length },
+            position,
             record_id: encoded.record_id,
             payload_digest: encoded.payload_digest,
             revisit: encoded.revisit,
@@ -94,19 +120,54 @@ impl WarcWriter {
         })
     }
 
-    /// Appends the members of a capture that another archive holds, as they are.
+    /// Appends the members of a capture that were made elsewhere, as they are. They are written by the next [`Self::sync`] at the
+    /// latest, together with others.
     ///
     /// # Errors
     /// As [`Self::append`].
-    pub fn append_members(&mut self, members: &[u8], unix_ms: u64) -> Result<WarcPosition, WarcError> {
-        let first = self.begin(unix_ms, "")?;
-        let refused = |reason| WarcError::Refused { url: "a copy".to_owned(), reason };
-        let length = u32::try_from(members.len()).map_err(|_| refused("the records exceed 4 GiB"))?;
-        let position = WarcPosition { segment: self.end.segment, offset: self.end.offset + first as u64, length };
+    pub fn append_members(&mut self, members: &[u8], unix_ms: u64, url: &str) -> Result<WarcPosition, WarcError> {
+        let first = self.begin(unix_ms, url)?;
         self.encoder.push_members(members);
-        self.write(unix_ms)?;
-        self.end.offset += self.encoder.members().len() as u64;
+        let position = self.take_in(first, url)?;
+        if self.pending.len() >= PENDING_BYTES_MAX {
+            self.write()?;
+        }
         Ok(position)
+    }
+
+    /// Appends the members of a capture that another archive holds, as they are in the first `length` bytes of a file.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn append_file(&mut self, members: &File, length: u32, unix_ms: u64) -> Result<WarcPosition, WarcError> {
+        let first = self.begin(unix_ms, "a copy")?;
+        self.take_in(first, "a copy")?;
+        self.write()?;
+        let position = WarcPosition { segment: self.end.segment, offset: self.end.offset, length };
+        if let Some(segment) = &self.segment
+            && let Err(source) = copy_at(members, &segment.file, self.end.offset, length)
+        {
+            let failed = WarcError::io("write", &segment.path)(source);
+            self.torn = true;
+            if let Err(error) = self.undo() {
+                warn!(%error, "torn record left behind, will be cut off before the next append");
+            }
+            return Err(failed);
+        }
+        self.end.offset += u64::from(length);
+        Ok(position)
+    }
+
+    /// Adds what is encoded to what is to be written; the first bytes of it come before the capture.
+    fn take_in(&mut self, first: usize, url: &str) -> Result<WarcPosition, WarcError> {
+        let members = self.encoder.members();
+        let length = u32::try_from(members.len() - first);
+        let length =
+            length.map_err(|_| WarcError::Refused { url: url.to_owned(), reason: "the records exceed 4 GiB" })?;
+        let offset = self.end.offset + first as u64;
+        self.pending.extend_from_slice(members);
+        self.end.offset += members.len() as u64;
+        Ok(WarcPosition { segment: self.end.segment, offset, length })
     }
 
     /// Makes room for the next capture: what a failed write left is cut off, a full segment is closed, a new one opened. Returns the bytes
@@ -121,9 +182,10 @@ impl WarcWriter {
         self.encoder.clear();
         if self.end.offset == 0 {
             let file_name = segment_name(unix_ms, self.end.segment);
-            let (node_seed, segment, offset) = (&self.options.node_seed, self.end.segment, 0);
-            let ids = IdSource { node_seed, segment, offset, unix_ms, url };
+            let (node_seed, segment) = (&self.options.node_seed, self.end.segment);
+            let ids = IdSource { node_seed, place: [segment.into(), 0], unix_ms, url };
             self.encoder.warcinfo(&self.options, &file_name, &ids, unix_ms);
+            self.segment_name = file_name;
         }
         Ok(self.encoder.members().len())
     }
@@ -134,14 +196,19 @@ impl WarcWriter {
     /// If the disk refuses. What was appended since the last sync may then be lost though it can still be read: go back
     /// to the last durable end with [`Self::rewind`] and append it again, or stop.
     pub fn sync(&mut self) -> Result<WarcEnd, WarcError> {
-        if let Some(Segment { file, path }) = &self.segment {
-            file.sync_data().map_err(WarcError::io("sync", path))?;
-        }
-        if !self.directory_synced {
-            sync_directory(&self.dir)?;
-            self.directory_synced = true;
-        }
+        self.unsynced()?.sync()?;
         Ok(self.end)
+    }
+
+    /// Writes everything appended so far, and returns what is to be synced, on whatever thread, to make it survive a power loss.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn unsynced(&mut self) -> Result<Unsynced, WarcError> {
+        self.write()?;
+        let file = self.segment.as_ref().map(|Segment { file, path }| (Arc::clone(file), path.clone()));
+        let directory = !std::mem::replace(&mut self.directory_synced, true);
+        Ok(Unsynced { file, directory: directory.then(|| self.dir.clone()) })
     }
 
     /// Takes back what was appended after `end`, e.g. because its index could not be written.
@@ -150,6 +217,8 @@ impl WarcWriter {
     /// As [`Self::open`].
     pub fn rewind(&mut self, end: WarcEnd) -> Result<(), WarcError> {
         assert!(end <= self.end, "the archive ends at {:?}, before {end:?}", self.end);
+        self.pending.clear();
+        self.directory_synced = false;
         self.segment = None;
         self.segment = cut_back(&self.dir, end)?;
         self.end = end;
@@ -165,30 +234,36 @@ impl WarcWriter {
         Ok(())
     }
 
-    /// Writes the encoded members at the end.
-    fn write(&mut self, unix_ms: u64) -> Result<(), WarcError> {
+    /// Writes what was appended since the last time.
+    fn write(&mut self) -> Result<(), WarcError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let offset = self.end.offset - self.pending.len() as u64;
         let Segment { file, path } = match &mut self.segment {
             Some(segment) => segment,
             none => {
-                let path = self.dir.join(segment_name(unix_ms, self.end.segment));
+                let path = self.dir.join(&self.segment_name);
                 let file = OpenOptions::new().write(true).create_new(true).open(&path);
                 let file = file.map_err(WarcError::io("create", &path))?;
                 self.directory_synced = false;
-                none.insert(Segment { file, path })
+                none.insert(Segment { file: Arc::new(file), path })
             }
         };
         #[cfg(not(test))]
-        let written = file.write_all_at(self.encoder.members(), self.end.offset);
+        let written = file.write_all_at(&self.pending, offset);
         #[cfg(test)]
         let written = match self.fail_after_bytes.take() {
-            Some(bytes) => file
-                .write_all_at(&self.encoder.members()[..bytes], self.end.offset)
-                .and(Err(io::Error::from_raw_os_error(libc::ENOSPC))),
-            None => file.write_all_at(self.encoder.members(), self.end.offset),
+            Some(bytes) => {
+                file.write_all_at(&self.pending[..bytes], offset).and(Err(io::Error::from_raw_os_error(libc::ENOSPC)))
+            }
+            None => file.write_all_at(&self.pending, offset),
         };
+        self.pending.clear();
+        self.pending.shrink_to(2 * PENDING_BYTES_MAX);
         let Err(source) = written else { return Ok(()) };
         let failed = WarcError::io("write", path)(source);
-        self.torn = true;
+        (self.end.offset, self.torn) = (offset, true);
         if let Err(error) = self.undo() {
             warn!(%error, "torn record left behind, will be cut off before the next append");
         }
@@ -210,6 +285,19 @@ impl WarcWriter {
     }
 }
 
+/// Copies the first `length` bytes of a file to a place in another.
+fn copy_at(from: &File, to: &File, offset: u64, length: u32) -> io::Result<()> {
+    let mut piece = vec![0; 1 << 20];
+    let mut done: u64 = 0;
+    while done < u64::from(length) {
+        let bytes = piece.len().min((u64::from(length) - done) as usize);
+        from.read_exact_at(&mut piece[..bytes], done)?;
+        to.write_all_at(&piece[..bytes], offset + done)?;
+        done += bytes as u64;
+    }
+    Ok(())
+}
+
 /// Removes all that lies beyond `end`, makes that durable, and opens the segment to go on with it.
 fn cut_back(dir: &Path, end: WarcEnd) -> Result<Option<Segment>, WarcError> {
     let found = segments(dir)?;
@@ -225,7 +313,7 @@ fn cut_back(dir: &Path, end: WarcEnd) -> Result<Option<Segment>, WarcError> {
         if length_bytes > end.offset {
             cut_file(&file, &path, end.offset, length_bytes)?;
         }
-        segment = Some(Segment { file, path });
+        segment = Some(Segment { file: Arc::new(file), path });
     }
     let beyond = if end.offset > 0 { end.segment.saturating_add(1) } else { end.segment };
     let mut removed = 0;

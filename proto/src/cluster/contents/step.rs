@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{ContentKey, Contents, Holding, PUSH_BYTES_MAX, PUSH_PAGES_MAX, Page, Rest};
+use super::{ContentKey, Contents, Holding, PAGE_BYTES_MAX, PUSH_BYTES_MAX, PUSH_PAGES_MAX, Page, Rest};
+use crate::cluster::mutant::planted;
 use crate::cluster::ring::Ring;
 use crate::crawl::politeness::Micros;
 use crate::id::NodeId;
@@ -30,6 +31,8 @@ pub enum Input {
         members: BTreeSet<NodeId>,
         /// The living ones.
         alive: BTreeSet<NodeId>,
+        /// How many nodes the cluster has. The ring forgets who is away for long; only who left no longer counts.
+        size: usize,
     },
     /// A page was fetched and is on this disk; its acknowledgement waits.
     Kept {
@@ -111,8 +114,11 @@ pub enum Effect {
     Release {
         /// Which.
         ticket: u64,
-        /// Whether it has its second copy.
-        copied: bool,
+    },
+    /// The page has no second copy in time, and is not acknowledged.
+    Lapse {
+        /// Which.
+        ticket: u64,
     },
 }
 
@@ -121,7 +127,11 @@ impl Contents {
     pub fn step(&mut self, now: Micros, input: Input, out: &mut Vec<Effect>) {
         match input {
             Input::Tick => {}
-            Input::View { ring, members, alive } => (self.ring, self.members, self.alive) = (ring, members, alive),
+            Input::View { ring, members, alive, size } => {
+                (self.ring, self.members, self.alive, self.size) = (ring, members, alive, size);
+                // What is on its way to a node that died may take long to fail: others get it.
+                self.pushes.retain(|to, _| self.alive.contains(to));
+            }
             Input::Kept { ticket, key, bytes } => self.kept(now, ticket, key, bytes, out),
             Input::Listed { pages, next } => self.listed(pages, next),
             Input::Pushed { to, folder, copied, unreadable, whole } => {
@@ -144,7 +154,7 @@ impl Contents {
         }
         self.take_back_lost(now, out);
         self.push_all(now, out);
-        self.release_hopeless(now, out);
+        self.end_waiting(now, out);
         self.read_list(now, out);
     }
 
@@ -166,12 +176,18 @@ impl Contents {
 
     fn kept(&mut self, now: Micros, ticket: u64, key: ContentKey, bytes: u32, out: &mut Vec<Effect>) {
         self.standing.lacking += 1; // the disk will say so itself, later
-        if self.waiting.len() >= self.rules.window_max && !self.waiting.contains_key(&key) {
+        if planted!(self.rules.planted, PageNotCopied) {
             self.list_has_more = true;
-            return out.push(Effect::Release { ticket, copied: false });
+            return out.push(Effect::Release { ticket });
+        }
+        if bytes > PAGE_BYTES_MAX {
+            self.unreadable.insert(key);
+            return out.push(Effect::Release { ticket }); // nobody takes it: it stays where it is
         }
         self.waiting.insert(key.clone(), bytes);
-        self.pages.entry(key).or_default().push(Page { ticket, until: now + self.rules.patience });
+        let until = now + self.rules.patience;
+        self.ends_first = self.ends_first.min(until);
+        self.pages.entry(key).or_default().push(Page { ticket, until });
     }
 
     fn listed(&mut self, pages: Vec<(ContentKey, u32)>, next: Option<ContentKey>) {
@@ -209,32 +225,49 @@ impl Contents {
         }
         for key in unreadable {
             self.waiting.remove(&key);
-            self.release(&key, false, out);
+            self.lapse(&key, out);
             self.unreadable.insert(key);
         }
         let Some(folder) = folder.filter(|_| !copied.is_empty()) else { return };
         for key in &copied {
             self.waiting.remove(key);
-            self.release(key, true, out);
+            self.release(key, out);
         }
         self.marking.extend(copied.iter().cloned());
         out.push(Effect::Mark { keys: copied, holding: Holding { node: to, folder } });
     }
 
-    fn release(&mut self, key: &ContentKey, copied: bool, out: &mut Vec<Effect>) {
+    fn release(&mut self, key: &ContentKey, out: &mut Vec<Effect>) {
         let pages = self.pages.remove(key).unwrap_or_default();
-        out.extend(pages.into_iter().map(|page| Effect::Release { ticket: page.ticket, copied }));
+        out.extend(pages.into_iter().map(|page| Effect::Release { ticket: page.ticket }));
     }
 
-    /// Pages whose copy is late, or that nobody can take now, are acknowledged without it.
-    fn release_hopeless(&mut self, now: Micros, out: &mut Vec<Effect>) {
-        let hopeless = |key: &ContentKey, pages: &Vec<Page>| {
-            let late = pages.iter().any(|page| page.until <= now);
-            late || (!self.is_pushed(key) && self.target(now, key).is_none())
-        };
+    fn lapse(&mut self, key: &ContentKey, out: &mut Vec<Effect>) {
+        let pages = self.pages.remove(key).unwrap_or_default();
+        out.extend(pages.into_iter().map(|page| Effect::Lapse { ticket: page.ticket }));
+    }
+
+    /// Pages whose copy is late are given up; they stay on the list. Who is alone waits for nobody.
+    fn end_waiting(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        let alone = self.size == 1;
+        if !alone && now < self.ends_first {
+            return;
+        }
+        let over = |pages: &[Page]| alone || pages.iter().any(|page| page.until <= now);
         let keys: Vec<ContentKey> =
-            self.pages.iter().filter(|(key, pages)| hopeless(key, pages)).map(|(key, _)| key.clone()).collect();
-        keys.iter().for_each(|key| self.release(key, false, out));
+            self.pages.iter().filter(|(_, pages)| over(pages)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            if alone {
+                self.release(&key, out);
+            } else {
+                self.lapse(&key, out);
+            }
+            if self.waiting.len() > self.rules.window_max && !self.is_pushed(&key) {
+                self.waiting.remove(&key);
+                self.list_has_more = true;
+            }
+        }
+        self.ends_first = self.pages.values().flatten().map(|page| page.until).min().unwrap_or(Micros::MAX);
     }
 
     /// Looks for disks that are trusted with copies and are lost, one at a time.
@@ -254,6 +287,8 @@ impl Contents {
         let is_lost = |holding: &&Holding| {
             let gone = self.absent.get(&holding.node).is_some_and(|since| now >= since + gone_after);
             let other = self.folders.get(&holding.node).is_some_and(|folder| *folder != holding.folder);
+            let (gone, other) =
+                if planted!(self.rules.planted, LostPagesCount) { (false, false) } else { (gone, other) };
             #[cfg(test)]
             let (gone, other) = self.defect.map_or((gone, other), |defect| defect.sees_lost(gone, other));
             gone || other
@@ -271,13 +306,15 @@ impl Contents {
             return;
         }
         let mut batches: BTreeMap<NodeId, (Vec<ContentKey>, u64)> = BTreeMap::new();
-        let pushed: BTreeSet<&ContentKey> = self.pushes.values().flatten().collect();
         let first = self.pages.keys().filter_map(|key| Some((key, *self.waiting.get(key)?)));
         let rest = self.waiting.iter().filter(|(key, _)| !self.pages.contains_key(key));
         let busy = |node: &NodeId| self.pushes.contains_key(node);
-        let all_busy = self.pushes.len() >= self.rules.pushes_max;
-        for (key, bytes) in first.chain(rest.map(|(key, bytes)| (key, *bytes))) {
-            if all_busy || pushed.contains(key) {
+        // Most steps find everybody busy: then what waits need not be looked at.
+        let takes = self.alive.iter().any(|node| self.is_free(now, node) && !busy(node));
+        let some_free = takes && self.pushes.len() < self.rules.pushes_max;
+        let waiting = first.chain(rest.map(|(key, bytes)| (key, *bytes)));
+        for (key, bytes) in waiting.take_while(|_| some_free) {
+            if self.is_pushed(key) {
                 continue;
             }
             let Some(to) = self.target(now, key).filter(|to| !busy(to)) else { continue };

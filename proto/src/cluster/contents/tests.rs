@@ -58,7 +58,8 @@ struct Node {
     disk: Disk,
     /// Inputs under way, and when they come.
     coming: Vec<(Micros, Input)>,
-    released: BTreeMap<u64, bool>,
+    /// Pages that were acknowledged or given up.
+    ended: BTreeSet<u64>,
 }
 
 struct World {
@@ -72,7 +73,7 @@ struct World {
     failing: u32,
     next_folder: u64,
     pages: u32,
-    /// Pages that were released with their second copy.
+    /// Pages that were acknowledged.
     safe: BTreeSet<ContentKey>,
 }
 
@@ -105,7 +106,7 @@ impl World {
         let rules = ContentRules { window_max: 8, pushes_max: 2, ..ContentRules::default() };
         let mut core = Contents::new(node, rules, disk.standing());
         core.defect = self.defect;
-        self.nodes.insert(node, Node { core, disk, coming: Vec::new(), released: BTreeMap::new() });
+        self.nodes.insert(node, Node { core, disk, coming: Vec::new(), ended: BTreeSet::new() });
         self.tell_views();
     }
 
@@ -114,7 +115,8 @@ impl World {
         let alive: BTreeSet<NodeId> = self.nodes.keys().copied().filter(|node| self.members.contains(node)).collect();
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             let (ring, members, alive) = (Arc::clone(&ring), self.members.clone(), alive.clone());
-            self.step(node, Input::View { ring, members, alive });
+            let size = members.len();
+            self.step(node, Input::View { ring, members, alive, size });
         }
     }
 
@@ -140,7 +142,7 @@ impl World {
 
     fn perform(&mut self, node: NodeId, effect: Effect) {
         let at = self.now + self.rng.random_range(1..SECOND / 2);
-        let input = match effect {
+        let input = match effect.clone() {
             Effect::List { after, limit } => {
                 let disk = &self.nodes[&node].disk;
                 let mut rest = disk.list.iter().filter(|key| after.as_ref().is_none_or(|after| *key > after)).cloned();
@@ -164,10 +166,10 @@ impl World {
                 }
                 Input::TakenBack { done: lost.len() < 3, standing: disk.standing() }
             }
-            Effect::Release { ticket, copied } => {
-                let known = self.nodes.get_mut(&node).unwrap().released.insert(ticket, copied);
-                assert_eq!(known, None, "a page is acknowledged once");
-                if copied {
+            Effect::Release { ticket } | Effect::Lapse { ticket } => {
+                let known = !self.nodes.get_mut(&node).unwrap().ended.insert(ticket);
+                assert!(!known, "a page is acknowledged or given up, once");
+                if matches!(effect, Effect::Release { .. }) {
                     self.safe.insert(key(ticket as u32));
                 }
                 return;
@@ -257,7 +259,7 @@ impl World {
         let pages: BTreeSet<&ContentKey> = self.nodes.values().flat_map(|node| &node.disk.pages).collect();
         let lost = self.safe.iter().find(|key| !pages.contains(key));
         if let Some(key) = lost {
-            return Some(format!("{key:?} was acknowledged with two copies and is lost"));
+            return Some(format!("{key:?} was acknowledged and is lost"));
         }
         let copies = |key: &ContentKey| self.nodes.values().filter(|node| node.disk.pages.contains(key)).count();
         if let Some(key) = pages.into_iter().find(|key| copies(key) < 2) {
@@ -310,41 +312,60 @@ fn planted_defects_are_noticed() {
     }
 }
 
+/// The view of a node in a cluster of these nodes, of which some are alive.
+fn view(nodes: &[u64], alive: &[u64]) -> Input {
+    let set = |nodes: &[u64]| nodes.iter().map(|node| NodeId(*node)).collect::<BTreeSet<NodeId>>();
+    let ring = Arc::new(Ring::new(&set(nodes).into_iter().map(|node| (node, 1)).collect()));
+    Input::View { ring, members: set(nodes), alive: set(alive), size: nodes.len() }
+}
+
 #[test]
-fn nobody_to_take_a_copy_means_no_waiting() {
+fn a_page_that_nobody_can_take_is_not_acknowledged_and_not_forgotten() {
     let mut core = Contents::new(NodeId(1), ContentRules::default(), Standing::default());
     let mut out = Vec::new();
-    let ring = Arc::new(Ring::new(&[(NodeId(1), 1), (NodeId(2), 1)].into()));
-    let members: BTreeSet<NodeId> = [NodeId(1), NodeId(2)].into();
-    let alone = Input::View { ring: Arc::clone(&ring), members: members.clone(), alive: [NodeId(1)].into() };
-    core.step(0, alone, &mut out);
+    core.step(0, view(&[1, 2], &[1]), &mut out);
     core.step(0, Input::Kept { ticket: 5, key: key(1), bytes: 10 }, &mut out);
-    assert_eq!(out, [Effect::Release { ticket: 5, copied: false }]);
+    assert_eq!(out, []);
+    let patience = ContentRules::default().patience;
+    assert_eq!(core.next_wake(0), patience);
+    core.step(patience, Input::Tick, &mut out);
+    assert_eq!(out, [Effect::Lapse { ticket: 5 }]);
     // It is made up for as soon as somebody is there.
     out.clear();
-    core.step(1, Input::View { ring, members: members.clone(), alive: members }, &mut out);
+    core.step(patience + 1, view(&[1, 2], &[1, 2]), &mut out);
     assert_eq!(out, [Effect::Push { to: NodeId(2), keys: vec![key(1)] }]);
 }
 
 #[test]
-fn a_late_copy_does_not_stop_the_crawl_and_a_dead_node_is_passed_over() {
+fn a_cluster_of_one_waits_for_nobody_but_who_forgot_the_others_does() {
     let mut core = Contents::new(NodeId(1), ContentRules::default(), Standing::default());
-    let nodes: BTreeSet<NodeId> = [NodeId(1), NodeId(2), NodeId(3)].into();
-    let ring = Arc::new(Ring::new(&nodes.iter().map(|node| (*node, 1)).collect()));
     let mut out = Vec::new();
-    core.step(0, Input::View { ring, members: nodes.clone(), alive: nodes }, &mut out);
+    let Input::View { ring, members, alive, .. } = view(&[1], &[1]) else { unreachable!() };
+    core.step(0, Input::View { ring, members, alive, size: 3 }, &mut out);
+    core.step(0, Input::Kept { ticket: 5, key: key(1), bytes: 10 }, &mut out);
+    assert_eq!(out, []);
+    core.step(1, view(&[1], &[1]), &mut out);
+    assert_eq!(out, [Effect::Release { ticket: 5 }]);
+}
+
+#[test]
+fn what_was_on_its_way_to_a_node_that_died_goes_to_another() {
+    let mut core = Contents::new(NodeId(1), ContentRules::default(), Standing::default());
+    let mut out = Vec::new();
+    core.step(0, view(&[1, 2, 3], &[1, 2, 3]), &mut out);
     core.step(0, Input::Kept { ticket: 5, key: key(1), bytes: 10 }, &mut out);
     let [Effect::Push { to: first, .. }] = out[..] else { panic!("{out:?}") };
-    out.clear();
-    let patience = ContentRules::default().patience;
-    assert_eq!(core.next_wake(0), patience);
-    core.step(patience, Input::Tick, &mut out);
-    assert_eq!(out, [Effect::Release { ticket: 5, copied: false }]);
-    out.clear();
-    let failed = Input::Pushed { to: first, folder: None, copied: Vec::new(), unreadable: Vec::new(), whole: false };
-    core.step(patience, failed, &mut out);
     let second = if first == NodeId(2) { NodeId(3) } else { NodeId(2) };
+    out.clear();
+    core.step(1, view(&[1, 2, 3], &[1, second.0]), &mut out);
     assert_eq!(out, [Effect::Push { to: second, keys: vec![key(1)] }]);
+    out.clear();
+    let pushed = |to| Input::Pushed { to, folder: Some(1), copied: vec![key(1)], unreadable: Vec::new(), whole: true };
+    core.step(2, pushed(second), &mut out);
+    assert!(out.contains(&Effect::Release { ticket: 5 }), "{out:?}");
+    out.clear();
+    core.step(3, pushed(first), &mut out);
+    assert!(!out.iter().any(|effect| matches!(effect, Effect::Release { .. })), "once");
 }
 
 #[test]
@@ -354,7 +375,7 @@ fn pages_that_wait_for_their_acknowledgement_go_first() {
     let nodes: BTreeSet<NodeId> = [NodeId(1), NodeId(2)].into();
     let ring = Arc::new(Ring::new(&nodes.iter().map(|node| (*node, 1)).collect()));
     let mut out = Vec::new();
-    core.step(0, Input::View { ring, members: nodes.clone(), alive: nodes }, &mut out);
+    core.step(0, Input::View { ring, members: nodes.clone(), alive: nodes, size: 2 }, &mut out);
     assert_eq!(out, [Effect::List { after: None, limit: 4_096 }]);
     let mut pages: Vec<(ContentKey, u32)> = (0..2_000).map(|number| (key(number), 100)).collect();
     pages.sort();

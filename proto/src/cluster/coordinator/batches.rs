@@ -19,14 +19,17 @@ use crate::key::Order;
 /// A batch that nobody said is being fetched is sent again after this.
 const RESEND_AFTER: Micros = SECOND;
 
+/// A page that is fetched and not PROCESSED becomes CRAWLED after this.
+const CRAWLED_AFTER: Micros = SECOND;
+
 /// A URL that was handed out and has no outcome.
 pub(super) struct Flight {
     pick: Pick,
     batch: BatchId,
     /// The frontier knows that the host was asked.
     ended: bool,
-    /// CRAWLED is written, or being written.
-    crawled: bool,
+    /// How it ended, and when CRAWLED is written if it is not PROCESSED by then; that it was written is `Micros::MAX`.
+    crawled: Option<(Ending, Micros)>,
     /// The outcome is being written.
     settling: bool,
     /// Who waits for the outcome to be taken in.
@@ -54,21 +57,32 @@ pub(super) struct Batch {
     executor_boot: u32,
     until: Micros,
     taken: bool,
+    /// When to send it again; among the coordinator's `batch_wakes` unless that is never.
     next_try: Micros,
 }
 
 impl Coordinator {
     pub(super) fn next_batch_wake(&self) -> Option<Micros> {
-        let waiting = self.batches.values().filter(|batch| batch.to.is_some() && !batch.taken);
-        waiting.map(|batch| batch.next_try).min()
+        self.batch_wakes.first().map(|(at, _)| *at)
+    }
+
+    /// Has a batch looked at again at `at`; at `Micros::MAX`, never.
+    fn wake_batch(&mut self, id: BatchId, at: Micros) {
+        let Some(batch) = self.batches.get_mut(&id) else { return };
+        self.batch_wakes.remove(&(batch.next_try, id));
+        batch.next_try = at;
+        if at < Micros::MAX {
+            self.batch_wakes.insert((at, id));
+        }
     }
 
     pub(super) fn work_batches(&mut self, now: Micros, out: &mut Vec<Effect>) {
-        let due = |batch: &Batch| batch.to.is_some() && !batch.taken && batch.next_try <= now;
-        let due: Vec<BatchId> = self.batches.iter().filter(|(_, batch)| due(batch)).map(|(id, _)| *id).collect();
+        let due: Vec<BatchId> =
+            self.batch_wakes.iter().take_while(|(at, _)| *at <= now).map(|(_, batch)| *batch).collect();
         for id in due {
             self.resend(now, id, out);
         }
+        self.write_crawled(now, out);
         if self.outbox.room() > 0 {
             for run in self.runs.waiting_links() {
                 self.send_links(now, run);
@@ -91,7 +105,7 @@ impl Coordinator {
     // As who hands out.
 
     /// The frontier hands out; before anything is fetched, it is written down on W disks.
-    pub(super) fn picked(&mut self, now: Micros, at: Micros, picks: Vec<(Pick, RecordCopy)>, out: &mut Vec<Effect>) {
+    pub(super) fn picked(&mut self, at: Micros, picks: Vec<(Pick, RecordCopy)>) {
         let deadline = at + self.rules.lease.at_least(self.rules.fetch_timeout);
         let together = |one: &Pick, other: &Pick| {
             one.queue.slot() == other.queue.slot() && one.queue.crawl() == other.queue.crawl()
@@ -126,7 +140,7 @@ impl Coordinator {
                 let flight = Flight {
                     batch: id,
                     ended: false,
-                    crawled: false,
+                    crawled: None,
                     settling: false,
                     reporter: None,
                     lost: false,
@@ -134,7 +148,7 @@ impl Coordinator {
                 };
                 self.flights.insert(flight.pick.flight, flight);
             }
-            self.write(now, slot, copies, Purpose::Selected(id), out);
+            self.write(slot, copies, Purpose::Selected(id));
         }
     }
 
@@ -160,7 +174,8 @@ impl Coordinator {
             me if me == self.rules.me => self.rules.boot,
             other => self.boots.get(&other).copied().unwrap_or(0),
         };
-        (batch.to, batch.taken, batch.next_try) = (Some(choice.to), false, now + RESEND_AFTER);
+        (batch.to, batch.taken) = (Some(choice.to), false);
+        self.wake_batch(id, now + RESEND_AFTER);
         if choice.to != self.rules.me {
             out.push(Effect::Saw(Sight::Sometimes("batch_sent_to_another")));
         }
@@ -187,14 +202,14 @@ impl Coordinator {
 
     /// Nobody said that the batch is being fetched. It may be: only the same node can be asked again.
     fn resend(&mut self, now: Micros, id: BatchId, out: &mut Vec<Effect>) {
-        let Some(batch) = self.batches.get_mut(&id) else { return };
+        let Some(batch) = self.batches.get(&id) else { return };
+        let to = batch.to;
         if now >= batch.deadline {
-            batch.next_try = Micros::MAX;
-            return;
+            return self.wake_batch(id, Micros::MAX);
         }
-        batch.next_try = now + RESEND_AFTER;
-        if planted!(self.rules.planted, ImpatientReroute) && batch.to != Some(self.rules.me) {
-            if let Some(to) = batch.to {
+        self.wake_batch(id, now + RESEND_AFTER);
+        if planted!(self.rules.planted, ImpatientReroute) && to != Some(self.rules.me) {
+            if let Some(to) = to {
                 self.router.refused(now, to);
             }
             return self.dispatch(now, id, out);
@@ -207,6 +222,7 @@ impl Coordinator {
             && batch.to == Some(from)
         {
             batch.taken = true;
+            self.wake_batch(id, Micros::MAX);
         }
     }
 
@@ -279,19 +295,36 @@ impl Coordinator {
             let (host, retry_after_ms) = host_verdict(&ending);
             out.push(Effect::Frontier(frontier::Input::FetchEnded { flight: number, host, retry_after_ms }));
         }
-        let pick = Box::new(flight.pick.clone());
         match stage {
             Stage::Crawled => {
-                if !std::mem::replace(&mut flight.crawled, true) {
-                    out.push(Effect::Settle { pick, ending, stage });
+                if flight.crawled.is_none() {
+                    flight.crawled = Some((ending, now + CRAWLED_AFTER));
+                    self.crawled_wakes.insert((now + CRAWLED_AFTER, number));
                 }
                 self.send(now, from, Message::ReportDone { batch, flight: number, stage }, out);
             }
             Stage::Processed => {
                 flight.reporter = Some(from);
                 if !std::mem::replace(&mut flight.settling, true) {
-                    out.push(Effect::Settle { pick, ending, stage });
+                    out.push(Effect::Settle { pick: Box::new(flight.pick.clone()), ending, stage });
                 }
+            }
+        }
+    }
+
+    /// Pages whose links are not kept yet become CRAWLED. Most are PROCESSED a moment after they were fetched: then one write says both.
+    fn write_crawled(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        while let Some(&(at, number)) = self.crawled_wakes.first()
+            && at <= now
+        {
+            self.crawled_wakes.remove(&(at, number));
+            let Some(flight) = self.flights.get_mut(&number) else { continue };
+            if let Some((ending, at)) = &mut flight.crawled
+                && !flight.settling
+            {
+                *at = Micros::MAX;
+                let (pick, ending) = (Box::new(flight.pick.clone()), ending.clone());
+                out.push(Effect::Settle { pick, ending, stage: Stage::Crawled });
             }
         }
     }
@@ -307,11 +340,9 @@ impl Coordinator {
     ) {
         match (stage, copy) {
             (Stage::Crawled, None) => {}
-            (Stage::Crawled, Some(copy)) => self.write(now, copy.slot(), vec![copy], Purpose::Crawled, out),
+            (Stage::Crawled, Some(copy)) => self.write(copy.slot(), vec![copy], Purpose::Crawled),
             (Stage::Processed, None) => self.settled(now, flight, page, out),
-            (Stage::Processed, Some(copy)) => {
-                self.write(now, copy.slot(), vec![copy], Purpose::Settled { flight, page }, out)
-            }
+            (Stage::Processed, Some(copy)) => self.write(copy.slot(), vec![copy], Purpose::Settled { flight, page }),
         }
     }
 
@@ -346,9 +377,13 @@ impl Coordinator {
 
     fn land(&mut self, number: u64) -> Option<Flight> {
         let flight = self.flights.remove(&number)?;
+        if let Some((_, at)) = &flight.crawled {
+            self.crawled_wakes.remove(&(*at, number));
+        }
         if let Some(batch) = self.batches.get_mut(&flight.batch) {
             batch.flights.remove(&number);
             if batch.flights.is_empty() {
+                self.wake_batch(flight.batch, Micros::MAX);
                 self.batches.remove(&flight.batch);
             }
         }

@@ -17,7 +17,7 @@ impl Coordinator {
     }
 
     /// Has records that are on our disk written to the other keepers of their slots.
-    pub(super) fn keep(&mut self, now: Micros, ticket: u64, copies: Vec<RecordCopy>, out: &mut Vec<Effect>) {
+    pub(super) fn keep(&mut self, ticket: u64, copies: Vec<RecordCopy>, out: &mut Vec<Effect>) {
         let mut by_slot: BTreeMap<Slot, Vec<RecordCopy>> = BTreeMap::new();
         let me = self.rules.me;
         for copy in copies {
@@ -34,7 +34,7 @@ impl Coordinator {
                 if let Some(left) = self.keeping.get_mut(&ticket) {
                     *left += 1;
                 }
-                self.write_on(now, slot, copies, ticket, out);
+                self.write_on(slot, copies, Purpose::Client { ticket });
             }
         }
         self.client_kept(ticket, out);
@@ -42,7 +42,7 @@ impl Coordinator {
 
     /// A person changed records of the crawl: they are written to the replicas of their slots, wherever those are. A record that came further
     /// meanwhile stays as it is, as with every write.
-    pub(super) fn amended(&mut self, now: Micros, ticket: u64, copies: Vec<RecordCopy>, out: &mut Vec<Effect>) {
+    pub(super) fn amended(&mut self, ticket: u64, copies: Vec<RecordCopy>, out: &mut Vec<Effect>) {
         let mut by_slot: BTreeMap<Slot, Vec<RecordCopy>> = BTreeMap::new();
         copies.into_iter().for_each(|copy| by_slot.entry(copy.slot()).or_default().push(copy));
         let writes: Vec<(Slot, Vec<RecordCopy>)> = by_slot
@@ -52,24 +52,9 @@ impl Coordinator {
         // One more than there are, so that it is not done before the last one began.
         self.keeping.insert(ticket, writes.len() + 1);
         for (slot, copies) in writes {
-            self.write(now, slot, copies, Purpose::Client { ticket }, out);
+            self.write(slot, copies, Purpose::Client { ticket });
         }
         self.client_kept(ticket, out);
-    }
-
-    /// Writes records of one slot that our disk has.
-    fn write_on(&mut self, now: Micros, slot: Slot, copies: Vec<RecordCopy>, ticket: u64, out: &mut Vec<Effect>) {
-        let (me, members, keepers) = (self.rules.me, self.members(), self.keepers(slot));
-        let purpose = Purpose::Client { ticket };
-        match self.writes.begin(now, slot, copies, keepers, members, Some(me), purpose) {
-            Ok(mut sending) => {
-                let number = sending.number;
-                sending.to.retain(|node| *node != me);
-                self.send_write(now, sending, out);
-                self.put_done(now, number, me, out);
-            }
-            Err(_) => self.client_failed(ticket, out),
-        }
     }
 
     /// One write for a client is done; with the last, it is told.
@@ -99,7 +84,7 @@ impl Coordinator {
     }
 
     /// Whether the cluster is this node, by its configuration and by all that was ever heard.
-    fn is_sole(&self) -> bool {
+    pub(super) fn is_sole(&self) -> bool {
         let me = |node: NodeId| node == self.rules.me;
         self.rules.peers.iter().all(|(node, _)| me(*node))
             && self.rules.voters.iter().all(|node| me(*node))

@@ -1,19 +1,54 @@
-//! The coordinator's part in keeping records: writes to replicas, our own disk, repair and handoff, discovered URLs.
+//! The coordinator's part in keeping records: writes to replicas, our own disk, comparing and handoff, discovered URLs.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::copy::RecordCopy;
-use super::super::message::{COPIES_MAX, Message, Op};
+use super::super::message::{COPIES_BYTES_MAX, COPIES_MAX, Message, Op, PUT_MANY_SINCE};
 use super::super::mutant::planted;
 use super::super::propagate::{Parcel, Ticket};
 use super::super::repair::Changed;
-use super::super::replicate::Sending;
-use super::super::slot_set::SlotSet;
-use super::{Admission, Coordinator, Effect, Purpose, ReadFor, Sight, Store, StoreFor};
+use super::super::replicate::{Order, Sending};
+use super::{Admission, Coordinator, Effect, Purpose, Sight, Store, StoreFor};
 use crate::batch::Discovered;
 use crate::crawl::politeness::Micros;
 use crate::id::{NodeId, Slot, UrlId};
-use crate::key::UrlKey;
+
+/// Records of one slot that are to be written.
+pub(super) struct Gathered {
+    slot: Slot,
+    copies: Vec<RecordCopy>,
+    purpose: Purpose,
+    /// Our disk has them.
+    is_here: bool,
+}
+
+/// What one letter has, and what for.
+type Together = (Vec<RecordCopy>, Vec<Purpose>);
+
+/// What fits into one letter each.
+fn together(gathered: Vec<Gathered>, slots_together: bool) -> Vec<Together> {
+    let mut letters: Vec<Together> = Vec::new();
+    let mut bytes = 0;
+    for Gathered { slot, copies, purpose, .. } in gathered {
+        let size = copies.iter().map(RecordCopy::bytes).sum::<usize>();
+        let fits = |all: &[RecordCopy]| {
+            let may = slots_together || all.iter().all(|copy| copy.slot() == slot);
+            may && all.len() + copies.len() <= COPIES_MAX && bytes + size <= COPIES_BYTES_MAX
+        };
+        match letters.last_mut() {
+            Some((all, purposes)) if fits(all.as_slice()) => {
+                bytes += size;
+                all.extend(copies);
+                purposes.push(purpose);
+            }
+            _ => {
+                bytes = size;
+                letters.push((copies, vec![purpose]));
+            }
+        }
+    }
+    letters
+}
 
 /// Admissions of discovered URLs at once; more are ignored, and come again.
 const ADMISSIONS_MAX: usize = 1_024;
@@ -31,6 +66,7 @@ impl Coordinator {
             failed.into_iter().for_each(|purpose| self.write_failed(purpose, out));
         }
         self.offer_digests(now, out);
+        self.work_transfers(now, out);
         self.serve_pulled(now, out);
         for parcel in self.outbox.due(now) {
             self.send_parcel(now, parcel, out);
@@ -39,36 +75,62 @@ impl Coordinator {
 
     // Writes.
 
-    pub(super) fn write(
-        &mut self,
-        now: Micros,
-        slot: Slot,
-        copies: Vec<RecordCopy>,
-        purpose: Purpose,
-        out: &mut Vec<Effect>,
-    ) {
-        let members = self.members();
-        let decided_here = matches!(purpose, Purpose::Selected(_) | Purpose::Settled { .. });
-        let must = decided_here.then_some(self.rules.me);
-        match self.writes.begin(now, slot, copies, self.keepers(slot), members, must, purpose) {
-            Ok(sending) => self.send_write(now, sending, out),
-            Err(purpose) => self.write_failed(purpose, out),
+    /// Has records of a slot written. They go out at the end of this step, with what else is written then to the same nodes.
+    pub(super) fn write(&mut self, slot: Slot, copies: Vec<RecordCopy>, purpose: Purpose) {
+        self.gathered.push(Gathered { slot, copies, purpose, is_here: false });
+    }
+
+    /// The same, of records that our disk has already.
+    pub(super) fn write_on(&mut self, slot: Slot, copies: Vec<RecordCopy>, purpose: Purpose) {
+        self.gathered.push(Gathered { slot, copies, purpose, is_here: true });
+    }
+
+    /// Begins the writes that were gathered.
+    pub(super) fn begin_writes(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        if self.gathered.is_empty() {
+            return;
+        }
+        let (me, members) = (self.rules.me, self.members());
+        let mut groups: BTreeMap<(BTreeSet<NodeId>, bool, bool), Vec<Gathered>> = BTreeMap::new();
+        for one in std::mem::take(&mut self.gathered) {
+            let decided_here = one.is_here || matches!(one.purpose, Purpose::Selected(_) | Purpose::Settled { .. });
+            groups.entry((self.keepers(one.slot), decided_here, one.is_here)).or_default().push(one);
+        }
+        for ((keepers, decided_here, is_here), gathered) in groups {
+            for (copies, purposes) in together(gathered, self.spoken >= PUT_MANY_SINCE) {
+                let must = decided_here.then_some(me);
+                let order = Order { copies, targets: keepers.clone(), must, purposes };
+                match self.writes.begin(now, order, members) {
+                    Ok(mut sending) => {
+                        let number = sending.number;
+                        sending.to.retain(|node| !is_here || *node != me);
+                        self.send_write(now, sending, out);
+                        if is_here {
+                            self.put_done(now, number, me, out);
+                        }
+                    }
+                    Err(purposes) => purposes.into_iter().for_each(|purpose| self.write_failed(purpose, out)),
+                }
+            }
         }
     }
 
     pub(super) fn send_write(&mut self, now: Micros, sending: Sending, out: &mut Vec<Effect>) {
         let op = Op { boot: self.rules.boot, number: sending.number };
         for to in sending.to {
+            let copies = sending.copies.to_vec();
             if to == self.rules.me {
-                self.store(sending.copies.clone(), StoreFor::Write(sending.number), out);
+                self.store(copies, StoreFor::Write(sending.number), out);
+            } else if copies.windows(2).all(|two| two[0].slot() == two[1].slot()) {
+                self.send(now, to, Message::Put { op, copies }, out);
             } else {
-                self.send(now, to, Message::Put { op, copies: sending.copies.clone() }, out);
+                self.send(now, to, Message::PutMany { op, copies }, out);
             }
         }
     }
 
     pub(super) fn put_done(&mut self, now: Micros, number: u64, by: NodeId, out: &mut Vec<Effect>) {
-        if let Some(purpose) = self.writes.acknowledged(number, by) {
+        for purpose in self.writes.acknowledged(number, by).into_iter().flatten() {
             self.write_done(now, purpose, out);
         }
     }
@@ -118,7 +180,7 @@ impl Coordinator {
         Some(self.next_store)
     }
 
-    fn end_store(&mut self, op: u64) -> Option<StoreFor> {
+    fn end_store(&mut self, now: Micros, op: u64, durable: bool) -> Option<StoreFor> {
         let store = self.stores.remove(&op)?;
         for slot in &store.slots {
             if let Some(count) = self.storing.get_mut(slot) {
@@ -128,7 +190,7 @@ impl Coordinator {
                 }
             }
         }
-        self.repair.pull_stored(op);
+        self.transfers.stored(now, op, durable);
         Some(store.what)
     }
 
@@ -137,7 +199,7 @@ impl Coordinator {
         for change in changed {
             self.repair.digests.change(change);
         }
-        match self.end_store(op) {
+        match self.end_store(now, op, true) {
             Some(StoreFor::Write(number)) => self.put_done(now, number, self.rules.me, out),
             Some(StoreFor::Put { from, op }) if !planted!(self.rules.planted, AcknowledgeBeforeFsync) => {
                 self.send(now, from, Message::PutDone { op }, out);
@@ -149,9 +211,9 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn store_failed(&mut self, op: u64) {
+    pub(super) fn store_failed(&mut self, now: Micros, op: u64) {
         // Nobody is told that it is there: our own writes and those of others are repeated.
-        self.end_store(op);
+        self.end_store(now, op, false);
     }
 
     pub(super) fn put(&mut self, now: Micros, from: NodeId, op: Op, copies: Vec<RecordCopy>, out: &mut Vec<Effect>) {
@@ -196,107 +258,23 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn ranges_differ(
-        &mut self,
-        now: Micros,
-        from: NodeId,
-        slot: Slot,
-        theirs: &[(u8, u64)],
-        out: &mut Vec<Effect>,
-    ) {
-        let differing = self.repair.digests.differing(slot, theirs);
-        if differing.is_empty() {
-            return;
-        }
-        if !theirs.is_empty() {
-            self.send(now, from, Message::Want { slot, ranges: differing.clone() }, out);
-        }
-        self.read_ranges(from, slot, differing, out);
-    }
-
-    pub(super) fn read_ranges(&mut self, to: NodeId, slot: Slot, ranges: Vec<u8>, out: &mut Vec<Effect>) {
-        let wanted = Some(ranges.clone());
-        self.begin_read(ReadFor::Ranges { to, slot, ranges }, slot, wanted, None, out);
-    }
-
-    fn begin_read(
-        &mut self,
-        what: ReadFor,
-        slot: Slot,
-        ranges: Option<Vec<u8>>,
-        after: Option<UrlKey>,
-        out: &mut Vec<Effect>,
-    ) {
-        // Beyond the bound it is left to the next round.
-        if self.reads.len() < self.rules.repair.reads_max {
-            self.next_read += 1;
-            self.reads.insert(self.next_read, what);
-            out.push(Effect::Read { read: self.next_read, slot, ranges, after, limit: COPIES_MAX });
-        }
-    }
-
-    pub(super) fn pull(
-        &mut self,
-        now: Micros,
-        from: NodeId,
-        op: Op,
-        slots: &SlotSet,
-        digests: &[(Slot, u64)],
-        out: &mut Vec<Effect>,
-    ) {
-        let theirs: BTreeMap<Slot, u64> = digests.iter().copied().collect();
-        let lacks = |slot: &Slot| {
-            let mine = self.repair.digests.of(*slot);
-            mine != 0 && theirs.get(slot) != Some(&mine)
-        };
-        let mut rest: VecDeque<Slot> = slots.iter().filter(lacks).collect();
-        match rest.pop_front() {
-            None => self.send(now, from, Message::Pulled { op, part: 0, last: true, copies: Vec::new() }, out),
-            Some(slot) => self.begin_read(ReadFor::Pull { to: from, op, slot, rest, part: 0 }, slot, None, None, out),
-        }
-    }
-
-    pub(super) fn read(
-        &mut self,
-        now: Micros,
-        read: u64,
-        copies: Vec<RecordCopy>,
-        next: Option<UrlKey>,
-        out: &mut Vec<Effect>,
-    ) {
-        match self.reads.remove(&read) {
-            None => {}
-            Some(ReadFor::Ranges { to, slot, ranges }) => {
-                if !copies.is_empty() {
-                    self.send(now, to, Message::Records { copies }, out);
-                }
-                if next.is_some() {
-                    let wanted = Some(ranges.clone());
-                    self.begin_read(ReadFor::Ranges { to, slot, ranges }, slot, wanted, next, out);
-                }
-            }
-            Some(ReadFor::Pull { to, op, slot, mut rest, part }) => {
-                let (then, after) = if next.is_some() { (Some(slot), next) } else { (rest.pop_front(), None) };
-                self.send(now, to, Message::Pulled { op, part, last: then.is_none(), copies }, out);
-                if let Some(slot) = then {
-                    let what = ReadFor::Pull { to, op, slot, rest, part: part + 1 };
-                    self.begin_read(what, slot, None, after, out);
-                }
-            }
-        }
-    }
-
-    /// A replica has the same as we of slots that are no longer ours: when all have, they are dropped here.
-    pub(super) fn same(&mut self, from: NodeId, slots: &[(Slot, u64)], out: &mut Vec<Effect>) {
+    /// A replica has the same as we.
+    pub(super) fn same(&mut self, now: Micros, from: NodeId, slots: &[(Slot, u64)], out: &mut Vec<Effect>) {
         for (slot, digest) in slots {
-            let replicas = self.ring.replicas(*slot, self.rules.writes.replicas).to_vec();
-            if !replicas.contains(&self.rules.me)
-                && self.repair.agrees(from, *slot, *digest, &replicas)
-                && self.may_drop(*slot)
-            {
-                out.push(Effect::Saw(Sight::Sometimes("handoff_finished")));
-                self.drop_slot(*slot, out);
-            }
+            self.transfers.same(now, from, *slot);
+            self.has(from, *slot, *digest, out);
+        }
+    }
+
+    /// A replica has all that made this digest of ours. When all replicas have, a slot that is no longer ours is dropped here.
+    pub(super) fn has(&mut self, from: NodeId, slot: Slot, digest: u64, out: &mut Vec<Effect>) {
+        let replicas = self.ring.replicas(slot, self.rules.writes.replicas).to_vec();
+        if !replicas.contains(&self.rules.me)
+            && self.repair.agrees(from, slot, digest, &replicas)
+            && self.may_drop(slot)
+        {
+            out.push(Effect::Saw(Sight::Sometimes("handoff_finished")));
+            self.drop_slot(slot, out);
         }
     }
 
@@ -304,6 +282,7 @@ impl Coordinator {
     fn may_drop(&self, slot: Slot) -> bool {
         !self.storing.contains_key(&slot)
             && !self.writes.touches(slot)
+            && !self.gathered.iter().any(|one| one.slot == slot)
             && !self.leased.contains(&slot)
             && !self.parting.contains(&slot)
             && !self.dropping.contains(&slot)
@@ -386,7 +365,7 @@ impl Coordinator {
         for (slot, copies) in by_slot {
             for copies in copies.chunks(COPIES_MAX) {
                 let urls = copies.iter().map(|copy| copy.key.id()).collect();
-                self.write(now, slot, copies.to_vec(), Purpose::Kept { admit, slot, urls }, out);
+                self.write(slot, copies.to_vec(), Purpose::Kept { admit, slot, urls });
             }
         }
         self.kept(now, admit, out);

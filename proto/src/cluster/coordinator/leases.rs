@@ -1,13 +1,13 @@
 //! The coordinator's part in leases: as a voter, as a holder, and what a slot that comes or goes means for the frontier.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::lease::{Extended, Seq};
 use super::super::membership::CUT_OFF;
 use super::super::message::{Message, Op};
 use super::super::mutant::planted;
 use super::super::slot_set::SlotSet;
-use super::{Coordinator, Effect, RENEW_GAP, Sight};
+use super::{Coordinator, Effect, RENEW_GAP, Sight, Tenure};
 use crate::crawl::frontier;
 use crate::crawl::politeness::Micros;
 use crate::id::{NodeId, Slot};
@@ -124,6 +124,10 @@ impl Coordinator {
 
     /// Nobody asks the hosts of the slot any more.
     pub(super) fn idle(&mut self, now: Micros, slot: Slot, out: &mut Vec<Effect>) {
+        if self.busy.contains(slot) {
+            self.idle_but_busy.insert(slot);
+            return;
+        }
         if !self.parting.remove(&slot) || self.holder.until(now, slot).is_none() {
             return;
         }
@@ -163,6 +167,7 @@ impl Coordinator {
             leased.push((slot, until));
             if self.leased.insert(slot) {
                 acquired.insert(slot);
+                *self.tenures.entry(slot).or_default() += 1;
             }
         }
         if !unwanted.is_empty() {
@@ -185,8 +190,78 @@ impl Coordinator {
     /// Asks the others what they know of slots that were acquired, before they are served.
     fn begin_pull(&mut self, now: Micros, slots: SlotSet, out: &mut Vec<Effect>) {
         self.next_pull += 1;
+        self.repair.begin_pull(now, self.next_pull, slots.clone());
+        self.ask_around(now, slots, out);
+    }
+
+    /// Asks so many others about slots that are served already that nothing which was acknowledged can be missing here.
+    pub(super) fn assure(&mut self, now: Micros, slots: &SlotSet, out: &mut Vec<Effect>) {
+        let unsure =
+            |slot: &Slot| self.served.contains(*slot) && !self.is_sure(*slot) && !self.repair.is_pulling(*slot);
+        let slots: Vec<Slot> = slots.iter().filter(unsure).collect();
+        // One by one: each has neighbours of its own.
+        for slot in slots {
+            let slots: SlotSet = [slot].into_iter().collect();
+            let enough = (self.witnesses(slot).len() + 1).saturating_sub(self.quorum());
+            self.next_pull += 1;
+            self.repair.begin_pull_of(now, self.next_pull, slots.clone(), enough);
+            self.ask_around(now, slots, out);
+        }
+    }
+
+    /// Disks that have what was acknowledged.
+    fn quorum(&self) -> usize {
+        self.rules.writes.quorum.min(self.members())
+    }
+
+    /// Scripts run for jobs in these slots: who parts with one waits for their end.
+    pub(super) fn busy_with(&mut self, now: Micros, busy: SlotSet, out: &mut Vec<Effect>) {
+        self.busy = busy;
+        let over: Vec<Slot> = self.idle_but_busy.iter().filter(|slot| !self.busy.contains(*slot)).collect();
+        for slot in over {
+            self.idle_but_busy.remove(slot);
+            self.idle(now, slot, out);
+        }
+    }
+
+    /// The others that may have something of a slot: all that there are, or in a large cluster those of them that stand nearest to it.
+    fn witnesses(&self, slot: Slot) -> BTreeSet<NodeId> {
+        let configured = self.rules.peers.iter().map(|(node, _)| *node).filter(|node| !self.membership.has_left(*node));
+        let known = configured.chain(self.view().keys().copied()).chain(self.membership.alive().iter().copied());
+        let mut others: BTreeSet<NodeId> = known.filter(|node| *node != self.rules.me).collect();
+        if others.len() > PULL_ASKED {
+            let near = self.ring.preference(slot).iter().filter(|node| **node != self.rules.me);
+            others = near.take(PULL_ASKED).copied().collect();
+        }
+        others
+    }
+
+    /// Whether nothing that was acknowledged can be missing here of a slot that is served: W less one of those who may have something have not said what it is at
+    /// most.
+    fn is_sure(&self, slot: Slot) -> bool {
+        let heard = self.repair.heard(slot);
+        let silent = |node: &NodeId| heard.is_none_or(|heard| !heard.contains(node));
+        self.witnesses(slot).into_iter().filter(silent).count() < self.quorum()
+    }
+
+    /// Those of some slots that nobody else has been the holder of since we asked enough others about them: what was acknowledged is here. Tenures end an eighth
+    /// of a lease before the lease does, so that there is time to end what must not go on without it.
+    pub fn assured(&self, now: Micros, slots: &SlotSet) -> BTreeMap<Slot, Tenure> {
+        let life = u64::from(self.rules.boot) << 32;
+        if self.is_sole() {
+            return slots.iter().map(|slot| (slot, Tenure { number: life, until: Micros::MAX })).collect();
+        }
+        let tenure = |slot: Slot| {
+            let is_ours = self.served.contains(slot) && self.leased.contains(&slot) && self.is_sure(slot);
+            let until = self.holder.until(now, slot).filter(|_| is_ours)?.saturating_sub(self.rules.lease.duration / 8);
+            let number = life | self.tenures.get(&slot).copied().unwrap_or(0);
+            (now < until).then_some((slot, Tenure { number, until }))
+        };
+        slots.iter().filter_map(tenure).collect()
+    }
+
+    fn ask_around(&mut self, now: Micros, slots: SlotSet, out: &mut Vec<Effect>) {
         let op = Op { boot: self.rules.boot, number: self.next_pull };
-        self.repair.begin_pull(now, op.number, slots.clone());
         let known = slots.iter().map(|slot| (slot, self.repair.digests.of(slot)));
         let digests: Vec<(Slot, u64)> = known.filter(|(_, digest)| *digest != 0).collect();
         // Whoever stands near these slots on the ring first; any living node may have stood in.
@@ -200,7 +275,7 @@ impl Coordinator {
         }
         asked.truncate(PULL_ASKED);
         for to in asked {
-            self.send(now, to, Message::Pull { op, slots: slots.clone(), digests: digests.clone() }, out);
+            self.send(now, to, Message::Survey { op, slots: slots.clone(), digests: digests.clone() }, out);
         }
     }
 
@@ -223,8 +298,7 @@ impl Coordinator {
             let name = if cut_short { "pull_cut_short" } else { "pulled_before_serving" };
             out.push(Effect::Saw(Sight::Sometimes(name)));
             for slot in slots.iter() {
-                if self.leased.contains(&slot) {
-                    self.served.insert(slot);
+                if self.leased.contains(&slot) && self.served.insert(slot) {
                     self.tell(frontier::Input::Served { slot }, out);
                 }
             }

@@ -19,13 +19,14 @@ mod recent;
 mod step;
 #[cfg(test)]
 mod tests;
+mod transfers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
 
-pub use self::step::{ClusterRules, Effect, Input, Sight};
+pub use self::step::{ClusterRules, Effect, Input, Sight, Tenure};
 use super::lease::{Holder, Voter};
 use super::membership::{Identity, Membership, News, View};
 use super::message::{Letter, Message, Op};
@@ -37,10 +38,12 @@ use super::replicate::Writes;
 use super::ring::{Ring, Rings};
 use super::route::Router;
 use super::slot_set::SlotSet;
+use super::transfer::Transfers;
 use crate::batch::Discovered;
 use crate::crawl::frontier;
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::{BatchId, NodeId, Slot, UrlId};
+use crate::wire::WIRE_VERSION;
 
 /// Least time between two lease requests, whatever changed.
 const RENEW_GAP: Micros = SECOND / 2;
@@ -81,7 +84,9 @@ struct Store {
 enum ReadFor {
     /// Ranges that a peer has otherwise.
     Ranges { to: NodeId, slot: Slot, ranges: Vec<u8> },
-    /// A peer pulls: this slot, and then those.
+    /// A peer draws a part.
+    Draw { to: NodeId, op: Op },
+    /// A peer of version 1 pulls: this slot, and then those.
     Pull { to: NodeId, op: Op, slot: Slot, rest: VecDeque<Slot>, part: u32 },
 }
 
@@ -117,17 +122,27 @@ pub struct Coordinator {
     leased: BTreeSet<Slot>,
     /// Those of them whose records were asked for: clients may be served from them.
     served: SlotSet,
+    /// How often each slot was acquired.
+    tenures: BTreeMap<Slot, u64>,
+    /// Slots in which scripts of jobs run here, and those of them that could be released otherwise.
+    busy: SlotSet,
+    idle_but_busy: SlotSet,
     /// Clients that wait for what they changed, and for how many writes.
     keeping: BTreeMap<u64, usize>,
     /// Slots that it was told to leave, and that are released when it has.
     parting: BTreeSet<Slot>,
 
     writes: Writes<Purpose>,
+    /// Writes that begin at the end of this step.
+    gathered: Vec<data::Gathered>,
+    /// The oldest version that is spoken: whoever speaks an older one takes writes of one slot only.
+    spoken: u16,
     stores: BTreeMap<u64, Store>,
     next_store: u64,
     /// Writes to our disk that are under way, by slot.
     storing: BTreeMap<Slot, usize>,
     repair: Repair,
+    transfers: Transfers,
     reads: BTreeMap<u64, ReadFor>,
     next_read: u64,
     next_pull: u64,
@@ -142,7 +157,11 @@ pub struct Coordinator {
     acknowledged: recent::Recent,
     flights: BTreeMap<u64, batches::Flight>,
     batches: BTreeMap<BatchId, batches::Batch>,
+    /// Batches that nobody said are being fetched, by when they are sent again.
+    batch_wakes: BTreeSet<(Micros, BatchId)>,
     next_batch: u64,
+    /// Flights whose content is stored, by when that is written.
+    crawled_wakes: BTreeSet<(Micros, u64)>,
     registry: Registry,
 
     /// The newest life of every node we heard of.
@@ -193,13 +212,19 @@ impl Coordinator {
             last_renew: None,
             leased: BTreeSet::new(),
             served: SlotSet::default(),
+            tenures: BTreeMap::new(),
+            busy: SlotSet::default(),
+            idle_but_busy: SlotSet::default(),
             keeping: BTreeMap::new(),
             parting: BTreeSet::new(),
             writes: Writes::new(rules.writes, planted),
+            gathered: Vec::new(),
+            spoken: WIRE_VERSION,
             stores: BTreeMap::new(),
             next_store: 0,
             storing: BTreeMap::new(),
             repair: Repair::new(now, digests, rules.repair, planted),
+            transfers: Transfers::new(rules.transfer),
             reads: BTreeMap::new(),
             next_read: 0,
             next_pull: 0,
@@ -212,7 +237,9 @@ impl Coordinator {
             acknowledged: recent::Recent::default(),
             flights: BTreeMap::new(),
             batches: BTreeMap::new(),
+            batch_wakes: BTreeSet::new(),
             next_batch: first,
+            crawled_wakes: BTreeSet::new(),
             registry: Registry::new(now, rules.me, rules.boot, rules.registry, planted),
             boots: BTreeMap::new(),
             clocks: BTreeMap::new(),
@@ -229,37 +256,54 @@ impl Coordinator {
 
     /// Takes in what happened and adds what to do to `out`.
     pub fn step(&mut self, now: Micros, input: Input, out: &mut Vec<Effect>) {
+        self.step_all(now, [input], out);
+    }
+
+    /// Takes in everything that happened by now: what follows from it goes out together.
+    pub fn step_all(&mut self, now: Micros, inputs: impl IntoIterator<Item = Input>, out: &mut Vec<Effect>) {
+        for input in inputs {
+            self.take(now, input, out);
+        }
+        self.work(now, out);
+    }
+
+    fn take(&mut self, now: Micros, input: Input, out: &mut Vec<Effect>) {
         match input {
             Input::Tick => {}
             Input::Received(letter) => self.received(now, letter, out),
             Input::Stored { op, changed } => self.stored(now, op, changed, out),
-            Input::StoreFailed { op } => self.store_failed(op),
+            Input::StoreFailed { op } => self.store_failed(now, op),
             Input::Read { read, copies, next } => self.read(now, read, copies, next, out),
             Input::Dropped { slot } => {
                 self.dropping.remove(&slot);
                 self.repair.dropped(slot);
             }
             Input::DropFailed { slot } => drop(self.dropping.remove(&slot)),
-            Input::Picked { at, picks } => self.picked(now, at, picks, out),
+            Input::Picked { at, picks } => self.picked(at, picks),
             Input::Lost { pick } => self.lost(*pick, out),
             Input::Idle { slot } => self.idle(now, slot, out),
             Input::Settlement { flight, stage, copy, page } => self.settlement(now, flight, stage, copy, page, out),
             Input::Admitted { admit, copies } => self.admitted(now, admit, copies, out),
             Input::Submitted { ticket, crawl, urls } => self.submitted(now, ticket, &crawl, urls, out),
-            Input::Amended { ticket, copies } => self.amended(now, ticket, copies, out),
+            Input::Amended { ticket, copies } => self.amended(ticket, copies, out),
             Input::Abandoned { ticket } => self.outbox.cancel(Ticket::Client(ticket)),
             Input::Fetched { run, ending, links } => self.fetched(now, run, ending, links, out),
             Input::Measured(load) => {
                 self.router.set_mine(load);
                 self.report_load();
             }
+            Input::Spoken(version) => self.spoken = version,
             Input::Define { ticket, key, expects, body } => {
                 self.step_registry(now, registry::Input::Proposed { ticket, key, expects, body }, out)
             }
             Input::DefinitionsStored { op } => self.step_registry(now, registry::Input::Stored { op }, out),
             Input::DefinitionsFailed { op } => self.step_registry(now, registry::Input::StoreFailed { op }, out),
             Input::Changed { changed } => self.changed(changed),
-            Input::Keep { ticket, copies } => self.keep(now, ticket, copies, out),
+            Input::Jobs { slots, busy } => {
+                self.busy_with(now, busy, out);
+                self.assure(now, &slots, out);
+            }
+            Input::Keep { ticket, copies } => self.keep(ticket, copies, out),
             Input::Counted(counts) => self.step_registry(now, registry::Input::Counted(counts), out),
             Input::Leave => {
                 let news = self.membership.leave(now);
@@ -273,7 +317,6 @@ impl Coordinator {
             }
             Input::Compare { slots } => self.repair.hurry(now, slots),
         }
-        self.work(now, out);
     }
 
     /// Does everything that is due, until nothing more follows from it at this instant.
@@ -284,6 +327,7 @@ impl Coordinator {
             self.send_swim(now, sends, out);
             self.heed(now, news, out);
         }
+        self.write_departures(now, out);
         if now >= self.next_departed {
             self.tell_departed(now, out);
         }
@@ -302,6 +346,7 @@ impl Coordinator {
             let (me, boot) = (self.rules.me, self.rules.boot);
             self.apply(now, me, boot, message, out);
         }
+        self.begin_writes(now, out);
         self.measure(out);
         self.finish_leaving(now, out);
     }
@@ -314,6 +359,8 @@ impl Coordinator {
             self.outbox.next_wake(),
             self.runs.next_wake(),
             self.next_batch_wake(),
+            self.crawled_wakes.first().map(|(at, _)| *at),
+            self.transfers.next_wake(),
         ];
         let first = some.into_iter().flatten().min().unwrap_or(Micros::MAX);
         let rest = [
@@ -351,6 +398,11 @@ impl Coordinator {
     /// Who is alive, as far as this node knows.
     pub fn alive(&self) -> &BTreeSet<NodeId> {
         self.membership.alive()
+    }
+
+    /// How many nodes the cluster has: those too that the ring forgot because they were away for long.
+    pub fn size(&self) -> usize {
+        self.members()
     }
 
     /// Whether a slot is held.
@@ -458,6 +510,8 @@ impl Coordinator {
             Message::LeaseGrant { seq, .. } => Some(seq.boot),
             Message::PutDone { op }
             | Message::Pulled { op, .. }
+            | Message::Differing { op, .. }
+            | Message::Drawn { op, .. }
             | Message::DiscoveredDone { op }
             | Message::Registry(Saying::DefineDone { op }) => Some(op.boot),
             Message::Report { batch, .. } | Message::RunTaken { batch } | Message::Busy { batch } => {
@@ -483,20 +537,21 @@ impl Coordinator {
             Message::LeaseRequest { seq, slots } => self.vote(now, from, seq, &slots, out),
             Message::LeaseGrant { seq, slots } => self.granted(now, from, seq, &slots, out),
             Message::LeaseRelease { seq, slots } => self.given_back(from, seq, &slots, out),
-            Message::Put { op, copies } => self.put(now, from, op, copies, out),
+            Message::Put { op, copies } | Message::PutMany { op, copies } => self.put(now, from, op, copies, out),
             Message::PutDone { op } => self.put_done(now, op.number, from, out),
             Message::Digests { slots, parting } => self.compare(now, from, &slots, parting, out),
-            Message::Same { slots } => self.same(from, &slots, out),
+            Message::Same { slots } => self.same(now, from, &slots, out),
             Message::Ranges { slot, ranges } => self.ranges_differ(now, from, slot, &ranges, out),
             Message::Want { slot, ranges } => self.read_ranges(from, slot, ranges, out),
             Message::Records { copies } => drop(self.store(copies, StoreFor::Repair, out)),
             Message::Pull { op, slots, digests } => self.pull(now, from, op, &slots, &digests, out),
-            Message::Pulled { op, part, last, copies } => {
-                if self.repair.is_pulling(op.number) {
-                    let write = if copies.is_empty() { None } else { self.store(copies, StoreFor::Repair, out) };
-                    self.repair.pull_part(op.number, from, part, last, write);
-                }
-            }
+            Message::Pulled { .. } => {} // only version 1 asks for it
+            Message::Survey { op, slots, digests } => self.survey(now, from, op, &slots, &digests, out),
+            Message::Differing { op, slots } => self.repair.surveyed(now, op.number, from, &slots),
+            Message::Draw { op, slot, ranges, after } => self.draw(from, op, slot, ranges, after, out),
+            Message::Drawn { op, copies, next } => self.drawn(now, from, op, copies, next, out),
+            Message::Parting { slot, ranges } => self.parting(now, from, slot, &ranges, out),
+            Message::Has { slot, digest } => self.has(from, slot, digest, out),
             Message::Run(commission) => self.run(now, from, commission, out),
             Message::RunTaken { batch } => self.run_taken(batch, from),
             Message::Busy { batch } => self.busy(now, batch, from, out),
@@ -548,6 +603,10 @@ impl Coordinator {
             out.push(Effect::Saw(self.ring_seen()));
             out.push(Effect::Saw(Sight::Sometimes("ring_changed")));
             self.drop_unasked(out);
+        }
+        if news.alive_changed {
+            let alive = self.membership.alive();
+            self.transfers.gone(|node| alive.contains(&node));
         }
         if news.alive_changed
             || news.view_changed
@@ -638,6 +697,7 @@ impl Coordinator {
             ("runs", self.runs.len(), self.rules.propagate.runs_max),
             ("stores", self.stores.len(), self.rules.stores_max + self.rules.writes.writes_max),
             ("reads", self.reads.len(), self.rules.repair.reads_max),
+            ("transfers", self.transfers.len(), self.rules.transfer.at_once),
             ("definitions", self.registry.under_way(), definitions::UNDER_WAY_MAX),
         ];
         for (queue, length, bound) in queues {

@@ -16,11 +16,12 @@ use super::super::repair::{Changed, RepairRules};
 use super::super::replicate::WriteRules;
 use super::super::route::{Load, RouteRules};
 use super::super::slot_set::SlotSet;
+use super::super::transfer::TransferRules;
 use crate::batch::{Discovered, Pick};
 use crate::crawl::frontier;
 use crate::crawl::outcome::Ending;
 use crate::crawl::politeness::{Micros, SECOND};
-use crate::id::{BatchId, NodeId, SLOTS, Slot, UrlId};
+use crate::id::{BatchId, NodeId, Round, SLOTS, Slot, UrlId};
 use crate::key::UrlKey;
 
 /// Who a node is and what it goes by.
@@ -50,6 +51,8 @@ pub struct ClusterRules {
     pub writes: WriteRules,
     /// Times and bounds of repair.
     pub repair: RepairRules,
+    /// Times and bounds of transfers of slots.
+    pub transfer: TransferRules,
     /// Marks of routing.
     pub route: RouteRules,
     /// Times and bounds of what is under way.
@@ -78,6 +81,7 @@ impl ClusterRules {
             membership: MembershipRules::default(),
             writes: WriteRules::default(),
             repair: RepairRules::default(),
+            transfer: TransferRules::default(),
             route: RouteRules::default(),
             propagate: PropagateRules::default(),
             registry: RegistryRules::default(),
@@ -192,6 +196,8 @@ pub enum Input {
     },
     /// Our load, measured anew.
     Measured(Load),
+    /// The oldest version that anybody speaks to whom there is a way.
+    Spoken(u16),
     /// An operator tells this node to leave.
     Leave,
     /// An operator says that another node is gone for ever.
@@ -227,6 +233,13 @@ pub enum Input {
     },
     /// How many pages of limited crawls we have in the slots that we hold, or speak for.
     Counted(BTreeMap<String, u64>),
+    /// What jobs need: of the slots that they lie in, if we serve them, nothing that was acknowledged may be missing here; and scripts run in some of them.
+    Jobs {
+        /// Where jobs lie.
+        slots: SlotSet,
+        /// Where scripts run here.
+        busy: SlotSet,
+    },
     /// Records of clients were changed on our disk, which is fsynced.
     Changed {
         /// Which.
@@ -239,6 +252,15 @@ pub enum Input {
         /// The records.
         copies: Vec<RecordCopy>,
     },
+}
+
+/// For how long a slot is surely ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenure {
+    /// Another one when the slot was lost and came back.
+    pub number: u64,
+    /// When it ends unless the lease is renewed.
+    pub until: Micros,
 }
 
 /// What to do.
@@ -470,6 +492,13 @@ pub enum Sight {
         length: usize,
         /// How long it may be.
         bound: usize,
+    },
+    /// A page is on two disks, and is acknowledged.
+    PageKept {
+        /// Of which URL.
+        url: UrlId,
+        /// In which round.
+        round: Round,
     },
     /// An interesting situation.
     Sometimes(&'static str),

@@ -2,6 +2,7 @@
 //! go wrong is the simulator's business.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -33,6 +34,9 @@ struct Cluster {
     now: Micros,
     acknowledged: BTreeSet<u64>,
     sights: Vec<(NodeId, Sight)>,
+    /// Most bulk letters that waited at once, and the bytes of all.
+    bulk_waits_max: usize,
+    bulk_bytes: usize,
 }
 
 fn url(text: &str) -> CanonicalUrl {
@@ -58,10 +62,21 @@ fn node(now: Micros, rules: ClusterRules) -> Node {
 impl Cluster {
     fn new() -> Cluster {
         let nodes = (0..3).map(|number| (NodeId(number), node(0, rules(number, 1)))).collect();
-        let mut cluster =
-            Cluster { nodes, letters: VecDeque::new(), now: 0, acknowledged: BTreeSet::new(), sights: Vec::new() };
+        let mut cluster = Cluster::of(nodes);
         cluster.run(0);
         cluster
+    }
+
+    fn of(nodes: BTreeMap<NodeId, Node>) -> Cluster {
+        Cluster {
+            nodes,
+            letters: VecDeque::new(),
+            now: 0,
+            acknowledged: BTreeSet::new(),
+            sights: Vec::new(),
+            bulk_waits_max: 0,
+            bulk_bytes: 0,
+        }
     }
 
     fn step(&mut self, id: NodeId, input: Input) {
@@ -76,7 +91,11 @@ impl Cluster {
     fn perform(&mut self, id: NodeId, effect: Effect) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         match effect {
-            Effect::Send { to, letter } => self.letters.push_back((to, letter)),
+            Effect::Send { to, letter } => {
+                self.letters.push_back((to, letter));
+                let waits = self.letters.iter().filter(|(_, letter)| letter.message.is_bulk()).count();
+                self.bulk_waits_max = self.bulk_waits_max.max(waits);
+            }
             Effect::Store { op, copies } => {
                 let mut changed = Vec::new();
                 for copy in copies {
@@ -87,12 +106,15 @@ impl Cluster {
                 }
                 self.step(id, Input::Stored { op, changed });
             }
-            Effect::Read { read, slot, ranges, .. } => {
+            Effect::Read { read, slot, ranges, after, limit } => {
                 let wanted = |copy: &&RecordCopy| {
                     copy.slot() == slot && ranges.as_ref().is_none_or(|some| some.contains(&copy.key.id().0[0]))
                 };
-                let copies = node.disk.values().filter(wanted).cloned().collect();
-                self.step(id, Input::Read { read, copies, next: None });
+                let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+                let mut rest = node.disk.range((begin, Bound::Unbounded)).map(|(_, copy)| copy).filter(wanted);
+                let copies: Vec<RecordCopy> = rest.by_ref().take(limit).cloned().collect();
+                let next = rest.next().and(copies.last()).map(|copy| copy.key.clone());
+                self.step(id, Input::Read { read, copies, next });
             }
             Effect::DropSlot { slot } => {
                 node.disk.retain(|key, _| key.slot() != slot);
@@ -147,6 +169,9 @@ impl Cluster {
     fn run(&mut self, until: Micros) {
         loop {
             while let Some((to, letter)) = self.letters.pop_front() {
+                if let Message::Drawn { copies, .. } | Message::Records { copies } = &letter.message {
+                    self.bulk_bytes += copies.iter().map(RecordCopy::bytes).sum::<usize>();
+                }
                 self.step(to, Input::Received(letter));
             }
             let wake = self.nodes.values().map(|node| node.core.next_wake()).min().unwrap_or(Micros::MAX);
@@ -287,6 +312,131 @@ fn who_leaves_hands_its_slots_over_and_is_done() {
     for page in 0..20 {
         assert_eq!(cluster.statuses(&format!("http://a.example/{page}")).len(), 3);
     }
+}
+
+/// What jobs need: a slot is surely ours when enough others said what they have of it, and nobody else gets it while a script runs.
+#[test]
+fn a_slot_with_a_script_in_it_is_held_until_the_script_has_ended() {
+    let mut cluster = Cluster::new();
+    let mut joined = rules(3, 1);
+    joined.peers = (0..3).map(|number| (NodeId(number), 1)).collect();
+    cluster.nodes.insert(NodeId(3), node(0, joined));
+    cluster.run(20 * SECOND);
+    let slot = Slot::of_domain("a.example");
+    let slots: SlotSet = [slot].into_iter().collect();
+    let holder = cluster.holder(slot);
+    let tenure =
+        |cluster: &Cluster, id: NodeId| cluster.nodes[&id].core.assured(cluster.now, &slots).get(&slot).copied();
+    let jobs =
+        |busy: bool| Input::Jobs { slots: slots.clone(), busy: if busy { slots.clone() } else { SlotSet::default() } };
+    for id in (0..4).map(NodeId) {
+        cluster.step(id, jobs(false));
+    }
+    cluster.run(22 * SECOND);
+    let first = tenure(&cluster, holder).expect("two of three others answered");
+    assert!(first.until > cluster.now && first.until + SECOND / 2 < cluster.now + 6 * SECOND, "before the lease ends");
+    assert!((0..4).map(NodeId).all(|id| id == holder || tenure(&cluster, id).is_none()));
+
+    cluster.step(holder, jobs(true));
+    cluster.step(holder, Input::Leave);
+    // The ring changes when the others have heard of it for long enough.
+    while tenure(&cluster, holder).is_some() && cluster.now < 40 * SECOND {
+        cluster.run(cluster.now + SECOND / 10);
+    }
+    assert_eq!((tenure(&cluster, holder), cluster.holder(slot)), (None, holder), "it ends what it runs first");
+    cluster.step(holder, jobs(false));
+    cluster.run(60 * SECOND);
+    let next = cluster.holder(slot);
+    assert_ne!(next, holder);
+    cluster.step(next, jobs(false));
+    cluster.run(62 * SECOND);
+    assert!(tenure(&cluster, next).is_some());
+}
+
+/// Digests are never equal while a slot is written to, so who leaves must not wait for that.
+#[test]
+fn who_leaves_is_done_although_its_slots_are_written_to_without_a_pause() {
+    let mut cluster = Cluster::new();
+    let mut joined = rules(3, 1);
+    joined.peers = (0..3).map(|number| (NodeId(number), 1)).collect();
+    cluster.nodes.insert(NodeId(3), node(0, joined));
+    cluster.run(20 * SECOND);
+    let leaver = cluster.holder(Slot::of_domain("a.example"));
+    let mut page = 0;
+    let mut write_until = |cluster: &mut Cluster, until: Micros| {
+        while cluster.now < until {
+            cluster.submit(page, &format!("http://a.example/{page}"));
+            page += 1;
+            cluster.run(cluster.now + SECOND / 20);
+        }
+    };
+    write_until(&mut cluster, 25 * SECOND);
+    cluster.step(leaver, Input::Leave);
+    write_until(&mut cluster, 70 * SECOND);
+    let left = |sight: &(NodeId, Sight)| sight.0 == leaver && matches!(sight.1, Sight::Sometimes("leave_finished"));
+    assert!(cluster.sights.iter().any(left), "it still waits for a pause");
+    assert!(cluster.nodes[&leaver].disk.is_empty(), "everything went to the others");
+    cluster.run(90 * SECOND);
+    for page in 0..page {
+        assert_eq!(cluster.statuses(&format!("http://a.example/{page}")).len(), 3, "page {page}");
+    }
+}
+
+#[test]
+fn a_slot_of_more_than_waits_for_a_peer_at_once_comes_over_whole_and_once() {
+    /// What the program lets wait for a peer.
+    const OUTBOX_BYTES: usize = 16 << 20;
+    let long = "x".repeat(1_900);
+    let made =
+        |page| super::super::copy::tests::copy(&format!("http://a.example/{page}/{long}"), Progress::new(NodeId(1)));
+    let disk: BTreeMap<UrlKey, RecordCopy> = (0..10_000).map(made).map(|copy| (copy.key.clone(), copy)).collect();
+    let bytes: usize = disk.values().map(RecordCopy::bytes).sum();
+    assert!(bytes > OUTBOX_BYTES);
+    let mut digests = Digests::default();
+    disk.values().for_each(|copy| digests.change(Changed::new(&copy.key, None, Some(copy.hash()))));
+    let full = |number| {
+        let rng = ChaCha8Rng::seed_from_u64(number);
+        let core = Coordinator::new(0, rules(number, 1), digests.clone(), Rings::default(), rng);
+        Node { core, disk: disk.clone(), ..node(0, rules(number, 1)) }
+    };
+    let mut cluster = Cluster::of([0, 1].map(|number| (NodeId(number), full(number))).into());
+    cluster.nodes.insert(NodeId(2), node(0, rules(2, 1)));
+    cluster.run(20 * SECOND);
+    assert!(cluster.nodes[&NodeId(2)].disk == disk, "{} came", cluster.nodes[&NodeId(2)].disk.len());
+    assert!(cluster.bulk_waits_max <= 1, "{} parts waited at once", cluster.bulk_waits_max);
+    assert!(cluster.bulk_bytes < bytes * 11 / 10, "{} bytes for {bytes}", cluster.bulk_bytes);
+}
+
+#[test]
+fn a_peer_of_the_first_version_is_still_answered() {
+    let mut cluster = Cluster::new();
+    cluster.run(10 * SECOND);
+    for page in 0..3 {
+        cluster.submit(page, &format!("http://a.example/{page}"));
+    }
+    cluster.run(11 * SECOND);
+    let slot = Slot::of_domain("a.example");
+    let op = Op { boot: 1, number: 1 };
+    let mut answers = |message| {
+        let letter = Letter { cluster: 7, from: NodeId(1), boot: 1, clock: cluster.now, message };
+        let mut effects = Vec::new();
+        let node = cluster.nodes.get_mut(&NodeId(0)).unwrap();
+        node.core.step(cluster.now, Input::Received(letter), &mut effects);
+        let read =
+            effects.iter().find_map(|effect| if let Effect::Read { read, .. } = effect { Some(*read) } else { None });
+        let copies: Vec<RecordCopy> = node.disk.values().filter(|copy| copy.slot() == slot).cloned().collect();
+        let mut sent = Vec::new();
+        node.core.step(cluster.now, Input::Read { read: read.unwrap(), copies, next: None }, &mut sent);
+        sent.into_iter().find_map(|effect| match effect {
+            Effect::Send { letter: Letter { message: Message::Records { copies }, .. }, .. } => Some(copies.len()),
+            Effect::Send { letter: Letter { message: Message::Pulled { copies, last: true, .. }, .. }, .. } => {
+                Some(copies.len())
+            }
+            _ => None,
+        })
+    };
+    assert_eq!(answers(Message::Want { slot, ranges: (0..=255).collect() }), Some(3));
+    assert_eq!(answers(Message::Pull { op, slots: [slot].into_iter().collect(), digests: Vec::new() }), Some(3));
 }
 
 #[test]

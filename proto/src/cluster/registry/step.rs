@@ -87,6 +87,11 @@ pub enum Input {
         /// Which.
         op: u64,
     },
+    /// What nobody proposed and everybody who learns of it writes down alike.
+    Learned {
+        /// Which.
+        definitions: Vec<Definition>,
+    },
     /// How many pages of limited crawls we have or speak for.
     Counted(BTreeMap<String, u64>),
 }

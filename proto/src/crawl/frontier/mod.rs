@@ -444,7 +444,8 @@ impl Frontier {
         loaded.entries.retain(|(order, _)| !self.aloft.contains(&(*order, loaded.key.clone())));
         let stale = self.forgotten.get(&loaded.key).is_some_and(|newest| read <= *newest);
         match self.queues.get(&loaded.key) {
-            Some(queue) if !queue.loading => return,
+            // It is read anew since it left memory: what an older read tells of its host is the past.
+            Some(queue) if !queue.loading || stale => return,
             None if !self.leases.serve(loaded.key.slot()) || !self.crawls.runs(loaded.key.crawl()) => return,
             None if stale || self.queues.len() >= self.rules.queues_max => {
                 return self.leave_on_disk(loaded.key.slot());
@@ -462,7 +463,7 @@ impl Frontier {
         self.robots_bytes += queue.robots_bytes();
         self.forget_in_agenda(&loaded.key);
         if let Some(placeholder) = self.queues.remove(&loaded.key) {
-            queue.take_over(*placeholder, stale);
+            queue.take_over(*placeholder);
         }
         self.queues.insert(loaded.key.clone(), Box::new(queue));
         self.schedule(&loaded.key, now.mono);
@@ -859,7 +860,8 @@ impl Frontier {
         }
         if let Some(errand) = queue.errands.pop_front() {
             let flight = self.number();
-            out.push(Effect::FetchRobots { flight, url: errand.url.clone() });
+            let crawl = errand.queue.crawl().to_owned();
+            out.push(Effect::FetchRobots { flight, crawl, url: errand.url.clone() });
             self.start(now, key, queue, address, flight, Cargo::Robots(errand));
             return Next::Took;
         }

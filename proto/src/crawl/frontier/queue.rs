@@ -177,9 +177,9 @@ impl Queue {
     }
 
     /// A placeholder was loaded: what came meanwhile stays.
-    pub(super) fn take_over(&mut self, placeholder: Queue, stale: bool) {
+    pub(super) fn take_over(&mut self, placeholder: Queue) {
         self.more |= placeholder.more;
-        if placeholder.missed || stale {
+        if placeholder.missed {
             // An entry came or went while the disk was read, perhaps in front of all that was read: read again.
             self.window.clear();
             (self.cursor, self.more) = (None, true);

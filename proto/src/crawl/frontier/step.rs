@@ -204,6 +204,8 @@ pub enum Effect {
     FetchRobots {
         /// Which flight.
         flight: u64,
+        /// For which crawl.
+        crawl: String,
         /// Where.
         url: CanonicalUrl,
     },

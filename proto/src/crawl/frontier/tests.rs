@@ -177,7 +177,7 @@ impl World {
                 let settled = (end + self.rng.random_range(0..50_000u64)).max(self.last_news);
                 self.later(settled, Input::Settled { flight: pick.flight, page: true });
             }
-            Effect::FetchRobots { flight, url } => {
+            Effect::FetchRobots { flight, url, .. } => {
                 let (end, host) = self.ask(url.host(), flight, &url);
                 let answer = host.robots.unwrap_or(RobotsFetch::Absent);
                 self.later(end, Input::RobotsFetched { flight, answer });

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use proto::clients::ask::{ANSWER_BYTES_MAX, Act, LOOK_ROWS_MAX, Said, Setting, Told};
 use proto::clients::gate::{self, Gate, Standing, gate};
-use proto::clients::identity::ClientQueueId;
+use proto::clients::identity::{ClientQueueId, RESERVED};
 use proto::clients::record::{ClientQueue, ClientUrl, Version};
 use proto::cluster::slot_set::SlotSet;
 use proto::id::{NodeId, Slot};
@@ -93,7 +93,12 @@ impl Change<'_> {
     ) -> Result<Given, StoreError> {
         let crawls = match crawl {
             Some(crawl) => vec![crawl.to_owned()],
-            None => self.store.crawls_in("agenda", None, usize::MAX)?,
+            // What the cluster keeps for itself is for nobody who does not name it.
+            None => {
+                let mut crawls = self.store.crawls_in("agenda", None, usize::MAX)?;
+                crawls.retain(|crawl| !crawl.starts_with(RESERVED));
+                crawls
+            }
         };
         let mut given = Given::default();
         let mut looks = 0;
@@ -375,7 +380,7 @@ pub(super) fn told(queue: &ClientQueueId, url: &ClientUrl) -> Told {
     }
 }
 
-fn split_turn(key: &[u8], prefix: &[u8]) -> Result<(u64, String), StoreError> {
+pub(super) fn split_turn(key: &[u8], prefix: &[u8]) -> Result<(u64, String), StoreError> {
     let rest = key.get(prefix.len()..).and_then(|rest| rest.split_first_chunk());
     let (time, url) = rest.ok_or_else(|| damaged("a turn without a time"))?;
     let url = String::from_utf8(url.to_vec()).map_err(|_| damaged("a URL that is no text"))?;

@@ -1,7 +1,7 @@
 //! What can be seen of queues: counts, names and URLs, a bounded number of rows at a time, so that nobody waits for who looks.
 
 use proto::clients::ask::{ANSWER_BYTES_MAX, Counts, Filter, LOOK_ROWS_MAX, Look, Said, Told};
-use proto::clients::identity::{ClientQueueId, is_queue};
+use proto::clients::identity::{ClientQueueId, RESERVED, is_queue};
 use proto::clients::record::ClientUrl;
 use proto::cluster::slot_set::SlotSet;
 use proto::key::UrlKey;
@@ -43,7 +43,7 @@ impl Store {
                 let more = if names.len() == CRAWLS_MAX { names.last().cloned() } else { None };
                 let mut found = Vec::new();
                 for name in names {
-                    if self.has_queue(&name, &slots)? {
+                    if !name.starts_with(RESERVED) && self.has_queue(&name, &slots)? {
                         found.push(name);
                     }
                 }
@@ -215,8 +215,7 @@ impl Store {
         let rows = self.rows("line", start, prefix).map(|row| {
             let (key, value) = row?;
             let queue = queue_of_line(&key).ok_or_else(|| StoreError::damaged("line", "a key of no queue"))?;
-            let line: Line = wire::decode(&value).map_err(|error| StoreError::damaged("line", error))?;
-            Ok((queue, line))
+            Ok((queue, Line::read(&value)?))
         });
         Ok(rows.filter(|line| line.as_ref().map_or(true, |(queue, _)| slots.contains(queue.slot()))))
     }

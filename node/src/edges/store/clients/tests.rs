@@ -175,3 +175,12 @@ proptest! {
         prop_assert_eq!((here.scheduled, here.completed, here.leased), (there.scheduled, there.completed, there.leased));
     }
 }
+
+#[test]
+fn a_line_from_before_there_were_spiders_is_read() {
+    let old = wire::encode(&(ClientQueue::default(), 3u64, 2u64, 1u64, 7u64, 9u64)).unwrap();
+    let line = Line::read(&old).unwrap();
+    assert_eq!((line.scheduled, line.completed, line.leased, line.newest_ms), (3, 2, 1, 7));
+    assert_eq!((line.agenda_ms, line.wake_ms), (9, u64::MAX));
+    assert!(Line::read(&old[..old.len() - 1]).is_err());
+}

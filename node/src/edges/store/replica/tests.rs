@@ -69,6 +69,29 @@ fn a_url_goes_through_its_round_and_leaves_its_queue() {
     assert_eq!(store.recount().unwrap(), (store.state().counters.clone(), store.state().places));
 }
 
+/// Seed 910556978423479753 of the simulator's second layer.
+#[test]
+fn what_flies_is_not_handed_out_again_from_another_place_in_its_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path());
+    let life = store.begin_life(1_700_000_000, None).unwrap().boot;
+    merge(&mut store, vec![fresh_copy("http://a.example/x")]);
+    let picked = pick(&store, 5);
+    let copy = store.select_copies(life, vec![picked.clone()]).unwrap().remove(0).1.unwrap();
+    merge(&mut store, vec![copy.clone()]);
+
+    // Somebody found it nearer to a seed, and that it is crawled comes from there.
+    let mut kept = copy.open().unwrap();
+    kept.record.depth = 0;
+    kept.record.progress.status = Status::Crawled;
+    let nearer = RecordCopy::new(copy.key.clone(), &kept).unwrap();
+    assert!(merge(&mut store, vec![nearer]).admitted.is_empty(), "its flight is not over");
+    assert!(store.sweep(None, None, 10, 10).unwrap().0.is_empty(), "what flies does not wait");
+
+    let again = store.land(&picked).unwrap().expect("crawled, not processed, and nobody is at it any more");
+    assert_eq!((again.order.depth, again.entry.progress.round), (0, picked.entry.progress.round + 1));
+}
+
 #[test]
 fn what_was_handed_out_is_open_again_after_a_start_and_for_who_takes_over() {
     let dir = tempfile::tempdir().unwrap();
@@ -106,9 +129,9 @@ fn a_url_that_flies_is_not_given_again_under_another_order() {
     // Two pages name it, at different depths; the later copy is larger and takes the place of the first.
     merge(&mut store, vec![copy_at(1)]);
     let first = pick(&store, 1);
-    let selected = store.select_copies(life, vec![first.clone()]).unwrap().remove(0).1.unwrap();
     let admitted = merge(&mut store, vec![copy_at(2)]).admitted;
     assert_eq!(admitted.len(), 1, "as it seems, another entry");
+    let selected = store.select_copies(life, vec![first.clone()]).unwrap().remove(0).1.unwrap();
     merge(&mut store, vec![selected]);
     let Admitted { queue, order, entry, .. } = admitted[0].clone();
     let second = Pick { flight: 2, queue, order, entry };
@@ -245,6 +268,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let mut store = store(dir.path());
         let mut digests = store.begin_life(1, None).unwrap().digests;
+        store.digests.fold_at = 4; // so that it happens
         let mut model: BTreeMap<UrlKey, RecordCopy> = BTreeMap::new();
         for group in steps.split(|step| matches!(step, Step::Commit)) {
             let mut change = store.change();
@@ -280,7 +304,15 @@ proptest! {
             let places = store.state().places;
             prop_assert_eq!(places.ready + places.retries + places.recrawls, open);
         }
-        prop_assert_eq!(store.begin_life(2, None).unwrap().digests, digests);
+        prop_assert_eq!(&store.scan_digests().unwrap(), &digests);
+        prop_assert_eq!(&store.begin_life(2, None).unwrap().digests, &digests);
+        drop(store);
+        let mut store = self::store(dir.path());
+        prop_assert_eq!(&store.begin_life(3, None).unwrap().digests, &digests);
+        // What is merged after that is added to what was read.
+        let merged = merge(&mut store, vec![fresh_copy("http://another.example/")]);
+        merged.changed.into_iter().for_each(|changed| digests.change(changed));
+        prop_assert_eq!(store.begin_life(4, None).unwrap().digests, digests);
     }
 }
 
@@ -311,10 +343,20 @@ fn a_folder_changes_sides_and_back() {
         let key = UrlKey::new(DEFAULT_CRAWL, &found("http://b.example/").url);
         let mut done = store.copy(&key).unwrap().unwrap().0.open().unwrap();
         done.record.progress.status = Status::Processed;
+        let digests = store.begin_life(1, None).unwrap().digests;
+        assert_eq!(digests, store.scan_digests().unwrap());
         merge(&mut store, vec![RecordCopy::new(key, &done).unwrap()]);
         assert_eq!(store.recount().unwrap(), (store.state().counters.clone(), store.state().places));
     }
-    let store = alone();
-    assert_eq!(waiting(&store), all[..2]);
-    assert_eq!(store.recount().unwrap(), (store.state().counters.clone(), store.state().places));
+    {
+        let mut store = alone();
+        assert_eq!(waiting(&store), all[..2]);
+        assert_eq!(store.recount().unwrap(), (store.state().counters.clone(), store.state().places));
+        let mut change = store.change();
+        change.admit(DEFAULT_CRAWL, vec![found("http://c.example/")], None, NOW).unwrap();
+        change.commit().unwrap();
+    }
+    let mut store = store(dir.path());
+    let digests = store.begin_life(2, None).unwrap().digests;
+    assert_eq!(digests, store.scan_digests().unwrap(), "what it did alone is in them");
 }

@@ -17,7 +17,11 @@ fn key(text: &str) -> UrlKey {
 fn fetched(id: u8) -> Fetched {
     let position = WarcPosition { segment: 0, offset: u64::from(id) * 100, length: 90 };
     let (record_id, payload_digest) = (RecordId([id; 16]), PayloadDigest([id; 20]));
-    Fetched { content: ContentRow { position, record_id, payload_digest, unix_ms: 5, revisit: false }, digest: None }
+    Fetched {
+        content: ContentRow { position, record_id, payload_digest, unix_ms: 5, revisit: false },
+        digest: None,
+        hash: None,
+    }
 }
 
 fn keep(store: &mut Store, text: &str, id: u8) -> Option<ContentKey> {

@@ -8,6 +8,7 @@ use futures_util::AsyncWriteExt as _;
 use libp2p::swarm::Stream;
 use proto::cluster::message::{Letter, Message};
 use proto::id::ClusterId;
+use proto::wire::WIRE_VERSION;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -65,7 +66,7 @@ impl Scene {
     async fn agreed_stream(&self, guest: &TestNode) -> Stream {
         let mut stream = self.stream(guest).await;
         let hello = Hello { cluster: CLUSTER, versions: Versions::default() };
-        assert_eq!(hello.ask(&mut stream, Duration::from_secs(60)).await.unwrap(), 1);
+        assert_eq!(hello.ask(&mut stream, Duration::from_secs(60)).await.unwrap(), WIRE_VERSION);
         stream
     }
 
@@ -133,7 +134,7 @@ async fn another_cluster() {
 async fn only_newer_versions() {
     let scene = Scene::new().await;
     let mut newer = scene.rogue(&scene.guest);
-    newer.versions = Versions { oldest: 2, newest: 3 };
+    newer.versions = Versions { oldest: WIRE_VERSION + 1, newest: WIRE_VERSION + 2 };
     let rogue = TestNode::start(newer).await;
     scene.refused(Refusal::Version, 1).await;
     eventually("it knows too", || rogue.refusals(Refusal::Version) >= 1).await;
@@ -274,7 +275,7 @@ async fn a_letter_in_anothers_name() {
     let message = urgent(999);
     let forged = Letter { cluster: CLUSTER.0, from: scene.friend.node(), boot: 1, clock: 1, message: message.clone() };
     let mut content = Vec::new();
-    Sealed::new(&forged).unwrap().append_to(1, CLUSTER, &mut content);
+    Sealed::new(&forged).unwrap().append_to(WIRE_VERSION, CLUSTER, &mut content);
     send_frame(&mut stream, &content).await;
     scene.refused(Refusal::Forged, 1).await;
     assert!(!scene.target.inbox.has(scene.friend.node(), &message));
@@ -288,7 +289,7 @@ async fn a_letter_that_breaks_a_bound() {
     let message = Message::Swim(vec![0; 100_000]);
     let large = Letter { cluster: CLUSTER.0, from: guest.node(), boot: 1, clock: 1, message };
     let mut content = Vec::new();
-    Sealed::new(&large).unwrap().append_to(1, CLUSTER, &mut content);
+    Sealed::new(&large).unwrap().append_to(WIRE_VERSION, CLUSTER, &mut content);
     send_frame(&mut stream, &content).await;
     scene.refused(Refusal::Garbage, 1).await;
     assert_eq!(scene.target.inbox.count("swim"), 0);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proto::cluster::message::Message;
 use proto::id::NodeId;
+use proto::wire::WIRE_VERSION;
 
 use super::super::identity::Identity;
 use super::super::metrics::Drop;
@@ -38,7 +39,7 @@ async fn three_nodes_that_know_one_address_each_all_talk_to_each_other() {
     third.swarm.admit(first.as_peer()).await.unwrap();
     talk(&first, &third, 3).await;
     for node in [&first, &second, &third] {
-        assert!(node.swarm.nodes().iter().all(|state| state.connected && state.version == Some(1)));
+        assert!(node.swarm.nodes().iter().all(|state| state.connected && state.version == Some(WIRE_VERSION)));
         assert_eq!(node.swarm.metrics().connected.get(), 2);
     }
 }

@@ -3,6 +3,21 @@
 //! [`kind_of`] refuses what is no list of URIs at once, with the remedy; [`Importer`] takes lines one by one and judges each. Blanks around a URI are left out. A `;` separates two URIs
 //! (spreadsheets write it) where another URI begins behind it; a comma never does, because URIs have commas. A URI that stood there before is refused as such.
 
+//!
+//! What makes URIs time and again is a *job* with a *generator*, a script that runs by a cron line: [`job`], [`cron`], [`tab`], [`lanes`], [`dispatch`], [`output`], [`task`], [`log`].
+
+pub mod cron;
+pub mod dispatch;
+pub mod entry;
+pub mod hand_over;
+pub mod job;
+pub mod lanes;
+pub mod log;
+pub mod output;
+pub mod schedule;
+pub mod tab;
+pub mod task;
+
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -40,7 +55,9 @@ pub enum WrongInput {
         what: String,
     },
     /// It makes URIs when it runs.
-    #[error("{name} is a script; run it and hand over what it prints: `{runs} {name} | orbweaver ctl import -`")]
+    #[error(
+        "{name} is a script; run it and hand over what it prints: `{runs} {name} | orbweaver ctl import -`, or have it run by a job: `orbweaver ctl generator add JOB {name}`"
+    )]
     Script {
         /// Its name.
         name: String,

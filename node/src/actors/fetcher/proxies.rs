@@ -1,0 +1,60 @@
+//! How often proxies have just failed on this node: the fetcher counts, and passes over those that failed too often.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use proto::crawl::crawls::Crawls;
+use proto::site::proxy::choose;
+
+/// Proxies tried for one page.
+const TRIES_MAX: usize = 3;
+/// Proxies that are counted; beyond that all are forgiven.
+const COUNTED_MAX: usize = 4_096;
+
+/// The counts; clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct ProxyFaults(Arc<Mutex<BTreeMap<String, u32>>>);
+
+/// Through what a host is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Directly.
+    Direct,
+    /// Through one of these, the best first.
+    Through(Vec<String>),
+    /// Its site has proxies for it, and all of them failed too often.
+    None,
+}
+
+impl ProxyFaults {
+    /// Failures in a row of a proxy.
+    pub fn faults(&self, proxy: &str) -> u32 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(proxy).copied().unwrap_or(0)
+    }
+
+    /// It failed once more.
+    pub fn blame(&self, proxy: &str) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.len() >= COUNTED_MAX {
+            counts.clear();
+        }
+        let count = counts.entry(proxy.to_owned()).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// It works, or somebody changed it.
+    pub fn forgive(&self, proxy: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(proxy);
+    }
+
+    /// Through what a host of a crawl is asked.
+    pub fn way(&self, crawls: &Crawls, crawl: &str, host: &str) -> Way {
+        let site = crawls.get(crawl).and_then(|crawl| crawl.site.as_ref());
+        let Some(site) = site.filter(|site| site.site.proxies.iter().any(|proxy| proxy.serves(host))) else {
+            return Way::Direct;
+        };
+        let chosen = choose(&site.site.proxies, host, |proxy| self.faults(proxy));
+        let names: Vec<String> = chosen.into_iter().take(TRIES_MAX).map(|proxy| proxy.host.clone()).collect();
+        if names.is_empty() { Way::None } else { Way::Through(names) }
+    }
+}

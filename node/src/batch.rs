@@ -1,0 +1,346 @@
+//! Batches, crawled and processed by programs that keep nothing: what they are told comes in, what they found goes out. A node does the same with URLs that it keeps.
+//!
+//! The crawler's steps are in their order (DC-35 to DC-42): the item's URL and site; a site that is not active, or a limit that is reached, skips it; status and counts; the delay;
+//! robots.txt, whose rules are kept for the life of the batch; the request; what came. An item without any content is left out of the batch that goes out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proto::base64::{from_base64, to_base64};
+use proto::crawl::retry::{RetryRules, verdict};
+use proto::crawl::robots::RobotsAnswer;
+use proto::date;
+use proto::error_mask::{ErrorBit, ErrorMask};
+use proto::scrape::Processing;
+use proto::site::batch::{Batch, BatchItem};
+use proto::site::{Site, md5_hex, md5_of, state};
+use proto::url::{CanonicalUrl, UrlRules};
+use serde_json::{Value as Json, json};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::actors::parser::read_page;
+use crate::edges::clock::unix_ms;
+use crate::edges::http::{FetchOrder, Fetched};
+use crate::edges::web::{Web, robots_hop};
+use crate::extract::{ExtractRules, PageInput, extract};
+use crate::process::{Fresh, process, text_of};
+
+/// Redirects in a row.
+const REDIRECTS_MAX: usize = 5;
+/// Statuses of URLs, by the numbers of the original.
+const CRAWLED: u8 = 4;
+const PROCESSED: u8 = 7;
+/// Types of contents, by the numbers of the original.
+mod kind {
+    pub(super) const PROCESSED: u32 = 1;
+    pub(super) const HEADERS: u32 = 16;
+    pub(super) const REQUESTS: u32 = 32;
+    pub(super) const RAW: u32 = 1_024;
+}
+/// States of URLs.
+const ENABLED: u8 = 0;
+const ERROR: u8 = 2;
+
+/// What a batch is crawled with.
+pub struct BatchCrawler<'a> {
+    web: &'a dyn Web,
+    urls: UrlRules,
+    extract: ExtractRules,
+    product_token: String,
+    /// Never less between two requests to a host.
+    delay: Duration,
+    robots: BTreeMap<String, RobotsAnswer>,
+    /// When a host may be asked again.
+    free: BTreeMap<String, Instant>,
+    deadline: Instant,
+}
+
+/// Why an item brought nothing.
+struct Missed(ErrorBit);
+
+impl<'a> BatchCrawler<'a> {
+    /// A crawler; `delay` is the least between two requests to a host.
+    pub fn new(web: &'a dyn Web, urls: UrlRules, extract: ExtractRules, product_token: &str, delay: Duration) -> Self {
+        BatchCrawler {
+            web,
+            urls,
+            extract,
+            product_token: product_token.to_owned(),
+            delay,
+            robots: BTreeMap::new(),
+            free: BTreeMap::new(),
+            deadline: Instant::now(),
+        }
+    }
+
+    /// Crawls the items one after the other, as long as the batch may take.
+    pub async fn crawl(&mut self, mut batch: Batch) -> Batch {
+        self.deadline = Instant::now() + Duration::from_secs(batch.seconds_max());
+        batch.shorten();
+        let id = batch.id();
+        let (mut kept, mut late) = (Vec::new(), false);
+        for mut item in std::mem::take(&mut batch.items) {
+            if Instant::now() >= self.deadline {
+                item.set([("status", json!(1)), ("errorMask", json!(ErrorMask::from(ErrorBit::ExecutionTimeMax).0))]);
+                late = true;
+                kept.push(item);
+                continue;
+            }
+            item.set([("errorMask", json!(0)), ("state", json!(ENABLED)), ("batchId", id.clone())]);
+            match self.item(&mut item).await {
+                Ok(true) => kept.push(item),
+                Ok(false) => {} // without content
+                Err(Missed(bit)) => {
+                    failed(&mut item, bit);
+                    kept.push(item);
+                }
+            }
+        }
+        if late {
+            batch.note(ErrorBit::ExecutionTimeMax);
+        }
+        batch.items = kept;
+        batch
+    }
+
+    /// Crawls one; says whether it stays in the batch.
+    async fn item(&mut self, item: &mut BatchItem) -> Result<bool, Missed> {
+        let bad = || Missed(ErrorBit::BadUrl);
+        let site = item.site().map_err(|_| Missed(ErrorBit::SiteState))?;
+        if site.state != state::ACTIVE {
+            return Err(Missed(ErrorBit::SiteState));
+        }
+        if site.max_errors > 0 && site.errors > site.max_errors {
+            return Err(Missed(ErrorBit::SiteErrorsMax));
+        }
+        if site.max_resources > 0 && site.resources > site.max_resources {
+            return Err(Missed(ErrorBit::SiteResourcesMax));
+        }
+        let mut url = CanonicalUrl::parse(item.url().map_err(|_| bad())?, &self.urls).map_err(|_| bad())?;
+        item.set([("url", json!(url.as_str()))]);
+        item.count("crawled");
+        for _ in 0..=REDIRECTS_MAX {
+            self.allowed(&url, &site).await?;
+            let fetched = self.ask(&url, &site).await?;
+            let target = fetched.location().filter(|_| (300..400).contains(&fetched.status));
+            match target {
+                Some(to) => {
+                    url = CanonicalUrl::join(&url.to_url(), &to, &self.urls)
+                        .map_err(|_| Missed(ErrorBit::BadRedirect))?;
+                }
+                None => return Ok(self.came(item, &url, &site, &fetched)),
+            }
+        }
+        Err(Missed(ErrorBit::HttpRedirectsMax))
+    }
+
+    async fn wait(&mut self, url: &CanonicalUrl, site: &Site) {
+        let robots = match self.robots.get(url.origin()) {
+            Some(RobotsAnswer::Rules(rules)) => rules.crawl_delay_ms().unwrap_or(0),
+            _ => 0,
+        };
+        let delay = self.delay.max(Duration::from_millis(site.request_delay.max(robots)));
+        if let Some(free) = self.free.get(url.host()) {
+            sleep_until((*free).min(self.deadline)).await;
+        }
+        self.free.insert(url.host().to_owned(), Instant::now() + delay);
+    }
+
+    async fn allowed(&mut self, url: &CanonicalUrl, site: &Site) -> Result<(), Missed> {
+        if !self.robots.contains_key(url.origin()) {
+            let mut at = format!("{}/robots.txt", url.origin().trim_end_matches('/'));
+            let mut answer = RobotsAnswer::Absent;
+            for _ in 0..=REDIRECTS_MAX {
+                self.wait(url, site).await;
+                match robots_hop(self.web, &at, &self.product_token).await {
+                    Ok(found) => {
+                        answer = found;
+                        break;
+                    }
+                    Err(next) => at = next,
+                }
+            }
+            self.robots.insert(url.origin().to_owned(), answer);
+        }
+        self.robots[url.origin()].check(url.path_and_query()).map_err(|_| Missed(ErrorBit::Robots))
+    }
+
+    async fn ask(&mut self, url: &CanonicalUrl, site: &Site) -> Result<Fetched, Missed> {
+        self.wait(url, site).await;
+        let order = FetchOrder::new(url.clone());
+        let patience =
+            Duration::from_millis(if site.http_timeout == 0 { u64::from(u32::MAX) } else { site.http_timeout });
+        let deadline = (Instant::now() + patience).min(self.deadline);
+        let asked = timeout_at(deadline, self.web.fetch(&order)).await;
+        // The delay counts from the end of a request.
+        if let Some(free) = self.free.get_mut(url.host()) {
+            *free = (*free).max(Instant::now() + self.delay.max(Duration::from_millis(site.request_delay)));
+        }
+        match asked {
+            Err(_) => Err(Missed(ErrorBit::Timeout)),
+            Ok(Err(error)) => Err(Missed(verdict(error.failure(), 1, &RetryRules::default()).error)),
+            Ok(Ok(fetched)) => Ok(fetched),
+        }
+    }
+
+    /// Writes down what came; says whether there is something.
+    fn came(&self, item: &mut BatchItem, url: &CanonicalUrl, site: &Site, fetched: &Fetched) -> bool {
+        let extracted = read_page(url, fetched, &self.product_token, &self.extract);
+        let internal = extracted.links.iter().filter(|link| link.url.host() == url.host()).count();
+        let mut errors = ErrorMask::NONE;
+        if fetched.status >= 400 {
+            errors.set(if fetched.status == 403 { ErrorBit::Forbidden } else { ErrorBit::Http });
+        }
+        if fetched.body.is_empty() {
+            errors.set(ErrorBit::EmptyContent);
+        }
+        if site.max_resource_size > 0 && fetched.body.len() as u64 > site.max_resource_size {
+            errors.set(ErrorBit::Size);
+        }
+        let now = date::format(fetched.started_unix_ms + u64::from(fetched.elapsed_ms));
+        item.set([
+            ("status", json!(CRAWLED)),
+            ("state", json!(if errors.is_empty() { ENABLED } else { ERROR })),
+            ("errorMask", json!(errors.0)),
+            ("httpCode", json!(fetched.status)),
+            ("contentType", json!(extracted.media_type)),
+            ("charset", json!(extracted.charset)),
+            ("size", json!(fetched.body.len())),
+            ("crawlingTime", json!(fetched.elapsed_ms)),
+            ("totalTime", json!(fetched.elapsed_ms)),
+            ("linksI", json!(internal)),
+            ("linksE", json!(extracted.links.len() - internal)),
+            ("lastModified", json!(fetched.last_modified())),
+            ("eTag", json!(fetched.etag())),
+            ("rawContentMd5", json!(md5_of(&fetched.body))),
+            ("UDate", json!(now)),
+            ("tcDate", json!(now)),
+        ]);
+        if fetched.body.is_empty() || errors.contains(ErrorBit::Size) {
+            return false;
+        }
+        let content = |bytes: &[u8], of: u32| json!([{"buffer": to_base64(bytes), "cDate": now, "typeId": of}]);
+        let contents = item.contents();
+        contents.insert("url".to_owned(), json!(url.as_str()));
+        contents.insert("rawContents".to_owned(), content(&fetched.body, kind::RAW));
+        contents.insert("headers".to_owned(), content(&fetched.response_head, kind::HEADERS));
+        contents.insert("requests".to_owned(), content(&fetched.request_head, kind::REQUESTS));
+        true
+    }
+}
+
+/// An item that brought nothing: crawled, with an error.
+fn failed(item: &mut BatchItem, bit: ErrorBit) {
+    let now = date::format(unix_ms());
+    item.set([
+        ("status", json!(CRAWLED)),
+        ("state", json!(ERROR)),
+        ("errorMask", json!(ErrorMask::from(bit).0)),
+        ("UDate", json!(now)),
+    ]);
+}
+
+/// What a batch is processed with.
+pub struct BatchProcessor {
+    /// How pages are read.
+    pub extract: ExtractRules,
+    /// How URLs are brought into canonical form.
+    pub urls: UrlRules,
+    /// Our name in robots directives.
+    pub product_token: String,
+}
+
+impl BatchProcessor {
+    /// Processes the items that have a raw content.
+    pub fn process(&self, mut batch: Batch) -> Batch {
+        batch.shorten();
+        for item in &mut batch.items {
+            let began = std::time::Instant::now();
+            let (bits, done) = match self.item(item) {
+                Ok(found) => found,
+                Err(Missed(bit)) => (bit.into(), false),
+            };
+            let mut errors = item.errors();
+            errors.merge(bits);
+            let skipped = bits == ErrorMask::from(ErrorBit::UnsupportedContentType);
+            let took = began.elapsed().as_millis() as u64;
+            let total = item.url_fields().get("crawlingTime").and_then(Json::as_u64).unwrap_or(0) + took;
+            item.set([
+                ("errorMask", json!(errors.0)),
+                ("processingTime", json!(took)),
+                ("totalTime", json!(total)),
+                ("UDate", json!(date::format(unix_ms()))),
+            ]);
+            if !errors.is_empty() && !skipped {
+                item.set([("state", json!(ERROR))]);
+            }
+            if done {
+                item.set([("status", json!(PROCESSED))]);
+                item.count("processed");
+            }
+        }
+        batch
+    }
+
+    /// The errors of an item, and whether something was made of it.
+    fn item(&self, item: &mut BatchItem) -> Result<(ErrorMask, bool), Missed> {
+        let site = item.site().map_err(|_| Missed(ErrorBit::SiteState))?;
+        if site.state != state::ACTIVE {
+            return Err(Missed(ErrorBit::SiteState));
+        }
+        if !item.errors().is_fit_for_processing() {
+            return Ok((ErrorMask::NONE, false));
+        }
+        let rules = Processing::of_site(&site).map_err(|_| Missed(ErrorBit::TemplateSource))?;
+        let Some(rules) = rules else { return Ok((ErrorMask::NONE, false)) };
+        let url = item.url().ok().and_then(|url| CanonicalUrl::parse(url, &self.urls).ok());
+        let url = url.ok_or(Missed(ErrorBit::BadUrl))?;
+        let buffer = |item: &mut BatchItem, list: &str| {
+            let last = item.contents().get(list)?.as_array()?.last()?.get("buffer")?.as_str()?.to_owned();
+            Some(from_base64(&last))
+        };
+        let body = buffer(item, "rawContents").ok_or(Missed(ErrorBit::RawContentMissing))?;
+        let body = body.ok_or(Missed(ErrorBit::RawContentDecoding))?;
+        let head = buffer(item, "headers").flatten().unwrap_or_default();
+        let head = String::from_utf8_lossy(&head).into_owned();
+        let header = |wanted: &str| {
+            let lines = head.lines().filter_map(|line| line.split_once(':'));
+            lines.filter(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim()).next()
+        };
+        let said = item.url_fields().get("contentType").and_then(Json::as_str).map(str::to_owned);
+        let content_type = header("content-type").map(str::to_owned).or(said);
+        let input = PageInput {
+            url: &url,
+            content_type: content_type.as_deref(),
+            x_robots_tag: &[],
+            link_headers: &[],
+            body: &body,
+            product_token: &self.product_token,
+        };
+        let extracted = extract(&input, &self.extract);
+        let text = text_of(&body, content_type.as_deref(), url.host(), &extracted);
+        let crawled_at = item.url_fields().get("tcDate").and_then(Json::as_str).and_then(date::parse);
+        let made = process(
+            &rules,
+            &Fresh {
+                url: url.as_str(),
+                text: text.as_deref(),
+                extracted: &extracted,
+                last_modified: header("last-modified"),
+                date: header("date"),
+                fetched_at: crawled_at.unwrap_or_else(unix_ms),
+            },
+        );
+        let Some(record) = &made.record else { return Ok((made.errors, false)) };
+        let now = date::format(unix_ms());
+        let content = json!([{"buffer": to_base64(record), "cDate": now, "typeId": kind::PROCESSED}]);
+        item.contents().insert("processedContents".to_owned(), content);
+        if let Some((hash, _)) = &made.hash {
+            item.set([("contentURLMd5", json!(hash))]);
+        }
+        let json: Json = serde_json::from_slice(record).unwrap_or_default();
+        item.set([("pDate", json["pDate"].clone()), ("tagsCount", json["tagsCount"].clone())]);
+        item.set([("urlMd5", json!(md5_hex(url.as_str())))]);
+        Ok((made.errors, true))
+    }
+}

@@ -1,0 +1,309 @@
+//! Attributes and other notes of sites: read from all replicas, of which the latest copy counts, and changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use libp2p::PeerId;
+use proto::cluster::copy::RecordCopy;
+use proto::control::records::{RecordsAnswer, RecordsRequest};
+use proto::control::{Answer, Request};
+use proto::key::UrlKey;
+use proto::query::{Collector, Source};
+use proto::site::note::{self, Note, NoteKind};
+use proto::site::{Attribute, BadRequest, Operation, code};
+use serde_json::{Value as Json, json};
+
+use super::records::keep;
+use super::site::{Failed, Outcome};
+use super::{Shared, ask_peer_for};
+use crate::edges::clock::unix_ms;
+use crate::edges::swarm::Swarm;
+use crate::edges::swarm::identity::node_of;
+use crate::node::Node;
+
+/// How long another node may take to read notes.
+const NOTES_PATIENCE: tokio::time::Duration = tokio::time::Duration::from_secs(20);
+/// Notes written at once.
+const COPIES_AT_ONCE: usize = 200;
+/// URLs whose notes are read one by one; of more, all of their shards are read.
+const URLS_ONE_BY_ONE: usize = 16;
+/// Parts of the notes of one prefix; each has about a mebibyte.
+const PARTS_MAX: usize = 64;
+
+/// What ATTRIBUTE_SET says of an attribute.
+const INSERTED: u8 = 0;
+const FAILED: u8 = 1;
+const EXISTED: u8 = 2;
+const NO_SITE: u8 = 3;
+
+/// The latest copies of notes, those that were removed included.
+pub(super) type Notes = BTreeMap<UrlKey, Note>;
+
+impl Shared {
+    /// The notes whose keys begin with `prefix`. Fails if so few nodes answer that the latest may be missing.
+    pub(super) async fn notes(&self, node: &Node, swarm: &Arc<Swarm>, prefix: &[u8]) -> Result<Notes, String> {
+        let mut asked = vec![self.notes_of(node, swarm, None, prefix.to_vec())];
+        asked
+            .extend(swarm.nodes().into_iter().map(|peer| self.notes_of(node, swarm, Some(peer.peer), prefix.to_vec())));
+        let answers = futures_util::future::join_all(asked).await;
+        let copies = self.enough(answers)?.into_iter().flatten();
+        let mut latest: BTreeMap<UrlKey, RecordCopy> = BTreeMap::new();
+        for copy in copies {
+            let merged = match latest.remove(&copy.key) {
+                Some(known) => known.merge(copy),
+                None => copy,
+            };
+            latest.insert(merged.key.clone(), merged);
+        }
+        Ok(latest.into_iter().filter_map(|(key, copy)| Note::open(&copy).map(|note| (key, note))).collect())
+    }
+
+    /// The notes of another node, or of this one.
+    async fn notes_of(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        peer: Option<PeerId>,
+        prefix: Vec<u8>,
+    ) -> Result<Vec<RecordCopy>, String> {
+        let (mut found, mut after): (Vec<RecordCopy>, Option<UrlKey>) = (Vec::new(), None);
+        for _ in 0..PARTS_MAX {
+            let request = RecordsRequest::Notes { prefix: prefix.clone(), after: after.take() };
+            let answer = match peer {
+                None => self.records(node, request).await,
+                Some(peer) => ask_peer_for(NOTES_PATIENCE, swarm, peer, &Request::Records(request))
+                    .await
+                    .map_err(|why| format!("{peer}: {why}"))?,
+            };
+            match answer {
+                Answer::Records(RecordsAnswer::Notes { copies, more }) => {
+                    after = copies.last().map(|copy| copy.key.clone()).filter(|_| more);
+                    found.extend(copies);
+                    if after.is_none() {
+                        return Ok(found);
+                    }
+                }
+                Answer::Refused(why) => return Err(why),
+                other => return Err(format!("answered {other:?}")),
+            }
+        }
+        Err(format!("more than {PARTS_MAX} MiB of notes; ask for those of one URL"))
+    }
+
+    /// Has notes of a site written upon what is known of them.
+    pub(super) async fn keep_notes(
+        &self,
+        node: &Node,
+        crawl: &str,
+        known: &Notes,
+        notes: Vec<Note>,
+    ) -> Result<(), String> {
+        let (me, now) = (node_of(&self.me), unix_ms());
+        let copies: Result<Vec<RecordCopy>, String> = notes
+            .into_iter()
+            .map(|new| {
+                let key = note::key(crawl, new.kind, &new.url, &new.name);
+                Note::after(known.get(&key), new, me, now).copy(crawl).map_err(|error| error.to_string())
+            })
+            .collect();
+        for copies in copies?.chunks(COPIES_AT_ONCE) {
+            keep(node, copies).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the notes of URLs that were deleted or cleaned, if their site has any.
+    pub(super) async fn remove_notes(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        crawl: &str,
+        urls: &[String],
+    ) -> Result<(), String> {
+        let gone: BTreeSet<&str> = urls.iter().map(String::as_str).collect();
+        let shards: BTreeSet<&str> = urls.iter().map(|url| note::shard_of(url)).collect();
+        for shard in shards {
+            let known = self.notes(node, swarm, &note::prefix(crawl, shard)).await?;
+            let there = known.values().filter(|note| note.value.is_some() && gone.contains(note.url.as_str()));
+            let removed: Vec<Note> = there.map(|note| Note { value: None, ..note.clone() }).collect();
+            if !removed.is_empty() {
+                self.keep_notes(node, crawl, &known, removed).await?;
+            }
+        }
+        Ok(())
+    }
+
+    // Attributes.
+
+    /// A status for each: 0 inserted, 1 failed, 2 existed and changed, 3 no such site; of ATTRIBUTE_UPDATE whether it is done.
+    pub(super) async fn attribute_set(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        bodies: Vec<Json>,
+        operation: Operation,
+    ) -> Json {
+        let mut done: Vec<Result<bool, (u8, Failed)>> = Vec::new();
+        let mut by_crawl: BTreeMap<String, Vec<(usize, Attribute)>> = BTreeMap::new();
+        for (at, body) in bodies.into_iter().enumerate() {
+            done.push(Ok(false));
+            let read = Attribute::read(body).map_err(|bad| (FAILED, Failed::from(bad)));
+            let placed = read.and_then(|attribute| {
+                let crawl = self.crawl_of(node, &attribute.site_id).map_err(|failed| (NO_SITE, failed))?;
+                Ok((crawl, attribute))
+            });
+            match placed {
+                Ok((crawl, attribute)) => by_crawl.entry(crawl).or_default().push((at, attribute)),
+                Err(failed) => done[at] = Err(failed),
+            }
+        }
+        for (crawl, attributes) in by_crawl {
+            match self.set_attributes(node, swarm, &crawl, &attributes).await {
+                Ok(existed) => existed.into_iter().for_each(|(at, existed)| done[at] = Ok(existed)),
+                Err(why) => {
+                    attributes.iter().for_each(|(at, _)| done[*at] = Err((FAILED, Failed::new(code::NOT_KEPT, &why))))
+                }
+            }
+        }
+        let (mut statuses, mut messages, mut code) = (Vec::new(), Vec::new(), code::OK);
+        for (at, done) in done.into_iter().enumerate() {
+            if let Err((_, failed)) = &done {
+                code = if code == code::OK { failed.code() } else { code };
+                messages.push(format!("[{at}] {}", failed.message));
+            }
+            statuses.push(match (operation, done) {
+                (Operation::AttributeUpdate, done) => json!(done.is_ok()),
+                (_, Ok(existed)) => json!(if existed { EXISTED } else { INSERTED }),
+                (_, Err((status, _))) => json!(status),
+            });
+        }
+        json!({"errorCode": code, "errorMessage": messages.join(";"), "statuses": statuses})
+    }
+
+    /// Sets attributes of one site; of each whether it was there.
+    async fn set_attributes(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        crawl: &str,
+        attributes: &[(usize, Attribute)],
+    ) -> Result<Vec<(usize, bool)>, String> {
+        let urls: BTreeSet<&str> = attributes.iter().map(|(_, attribute)| attribute.url_md5.as_str()).collect();
+        let prefixes: BTreeSet<Vec<u8>> = if urls.len() > URLS_ONE_BY_ONE {
+            urls.iter().map(|url| note::prefix(crawl, note::shard_of(url))).collect()
+        } else {
+            urls.iter().map(|url| note::prefix_of(crawl, url)).collect()
+        };
+        let mut known = Notes::new();
+        for prefix in prefixes {
+            known.extend(self.notes(node, swarm, &prefix).await?);
+        }
+        let mut fresh: BTreeMap<UrlKey, Note> = BTreeMap::new();
+        let mut existed = Vec::with_capacity(attributes.len());
+        for (at, attribute) in attributes {
+            let new = note_of(attribute);
+            let key = note::key(crawl, new.kind, &new.url, &new.name);
+            let there = known.get(&key).is_some_and(|known| known.value.is_some());
+            existed.push((*at, fresh.insert(key, new).is_some() || there));
+        }
+        self.keep_notes(node, crawl, &known, fresh.into_values().collect()).await?;
+        Ok(existed)
+    }
+
+    /// Deletes the attributes that a request means; whether there were any.
+    pub(super) async fn attribute_delete(&self, node: &Node, swarm: &Arc<Swarm>, body: Json) -> Outcome {
+        let which = Attribute::read_which(body)?;
+        let (crawl, known, found) = self.attributes(node, swarm, &which).await?;
+        let removed: Vec<Note> = found.iter().map(|attribute| Note { value: None, ..note_of(attribute) }).collect();
+        let any = !removed.is_empty();
+        let kept = self.keep_notes(node, &crawl, &known, removed).await;
+        kept.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
+        Ok(json!(any))
+    }
+
+    /// The attributes that requests mean.
+    pub(super) async fn attribute_fetch(&self, node: &Node, swarm: &Arc<Swarm>, bodies: Vec<Json>) -> Outcome {
+        let mut told = Vec::new();
+        for body in bodies {
+            let which = Attribute::read_which(body)?;
+            let (_, _, found) = self.attributes(node, swarm, &which).await?;
+            told.extend(found.iter().map(Attribute::json));
+        }
+        Ok(Json::Array(told))
+    }
+
+    /// The crawl of a site, all its notes that were read, and the attributes that are meant.
+    async fn attributes(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        which: &Attribute,
+    ) -> Result<(String, Notes, Vec<Attribute>), Failed> {
+        let crawl = self.crawl_of(node, &which.site_id)?;
+        let query = which.criterions.clone().unwrap_or_default().query(Source::Attributes)?;
+        let mut known = Notes::new();
+        let prefixes: Vec<Vec<u8>> = match which.url_md5.as_str() {
+            "" => note::shards().map(|shard| note::prefix(&crawl, &shard)).collect(),
+            url => vec![note::prefix_of(&crawl, url)],
+        };
+        for prefix in prefixes {
+            let notes = self.notes(node, swarm, &prefix).await;
+            known.extend(notes.map_err(|error| Failed::new(code::NOT_KEPT, error))?);
+        }
+        let named = |attribute: &Attribute| {
+            (which.name.is_empty() || attribute.name == which.name)
+                && (which.url_md5.is_empty() || attribute.url_md5 == which.url_md5)
+        };
+        let mut found: Vec<Attribute> =
+            known.values().filter_map(|note| attribute_of(note, &which.site_id)).filter(named).collect();
+        if which.criterions.is_some() {
+            let mut collector = Collector::new(&query);
+            for attribute in &found {
+                let looked = collector.look(attribute, unix_ms());
+                looked.map_err(|error| BadRequest::new("criterions", error.to_string()))?;
+            }
+            let rows = super::urls::objects(collector.finish());
+            let same = |row: &Json, one: &Attribute| row["name"] == one.name && row["urlMd5"] == one.url_md5;
+            found = rows.iter().filter_map(|row| found.iter().find(|one| same(row, one)).cloned()).collect();
+        }
+        Ok((crawl, known, found))
+    }
+
+    /// The name under which the URLs of a site are kept.
+    pub(super) fn crawl_of(&self, node: &Node, id: &str) -> Result<String, Failed> {
+        let crawls = node.crawls();
+        let id = if id.is_empty() { proto::site::GENERAL_SITE } else { id };
+        let site = crawls.site(id).map(|(site, _)| site).filter(|site| !site.deleted);
+        site.map(|site| site.crawl_name()).ok_or_else(|| Failed::no_site(id))
+    }
+}
+
+fn note_of(attribute: &Attribute) -> Note {
+    Note {
+        version: Default::default(),
+        kind: NoteKind::Attribute,
+        url: attribute.url_md5.clone(),
+        name: attribute.name.clone(),
+        value: Some(attribute.value.clone().into_bytes()),
+        created_ms: 0,
+    }
+}
+
+fn attribute_of(note: &Note, site_id: &str) -> Option<Attribute> {
+    let value = note.value.as_ref().filter(|_| note.kind == NoteKind::Attribute)?;
+    Some(Attribute::kept(site_id, &note.name, &note.url, value, note.created_ms))
+}
+
+impl Shared {
+    /// What those said that answered, if so few are missing that the latest copy of everything is among it: of R copies W are written.
+    pub(super) fn enough<T>(&self, answers: Vec<Result<T, String>>) -> Result<Vec<T>, String> {
+        let nodes = answers.len();
+        let (good, bad): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+        let missing: Vec<String> = bad.into_iter().filter_map(Result::err).collect();
+        let alone_and_silent = nodes == 1 && !missing.is_empty();
+        if alone_and_silent || (nodes > 1 && missing.len() > self.replicas.saturating_sub(self.write_quorum)) {
+            return Err(format!("too few nodes answer: {}", missing.join("; ")));
+        }
+        Ok(good.into_iter().filter_map(Result::ok).collect())
+    }
+}

@@ -1,0 +1,180 @@
+//! Does what the schedule says (`proto/src/source/schedule.rs`): once a second it is told which jobs are surely ours, and its effects are carried out beside each other.
+//! What happened is fed back. Nothing is decided here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use proto::clients::ask::{Act, Ask, Item};
+use proto::cluster::slot_set::SlotSet;
+use proto::id::Slot;
+use proto::source::dispatch::{Alert, Run};
+use proto::source::entry::{ENTRY, Entry, Printed, done_mark};
+use proto::source::log::{LogEntry, LogKind};
+use proto::source::schedule::{Effect, Input, Schedule, Seen};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::super::Shared;
+use super::{CRON, OUTPUT, RUNS, held, look};
+use crate::doors::frontier::desk::Desk;
+use crate::edges::clock::unix_ms;
+use crate::messages::HoldJobs;
+
+/// How often old entries of logs and marks of runs are forgotten, in ticks.
+const FORGET_EVERY: u64 = 3_600;
+
+/// How often a node that runs no scripts says which jobs wait for it, in ticks.
+const TELL_EVERY: u64 = 300;
+
+/// Says which jobs do not run because this node holds them and runs no scripts.
+async fn tell_what_waits(shared: &Arc<Shared>, desk: &Desk) {
+    let Ok(places) = desk.places().await else { return };
+    let held = |id: &str| places.served.contains(Schedule::slot(id));
+    for job in shared.sources.jobs().iter().filter(|job| job.running().is_some() && held(&job.id)) {
+        warn!(job = job.id, "the job does not run: this node holds it, and runs no scripts (sources.scripts_max is 0)");
+    }
+}
+
+/// Looks what is ours and due.
+pub(super) async fn tick(shared: Arc<Shared>) {
+    let Some((node, _, desk)) = shared.at_hand() else { return };
+    let ticks = shared.sources.ticks.fetch_add(1, Relaxed);
+    if shared.sources.idle {
+        if ticks % TELL_EVERY == TELL_EVERY - 1 {
+            tell_what_waits(&shared, desk).await;
+        }
+        return;
+    }
+    let (slots, busy) = {
+        let schedule = held(&shared.sources.schedule);
+        (schedule.slots(), schedule.busy())
+    };
+    // A tenure counts from before it was asked for. A node that starts has none.
+    let asked = Instant::now();
+    let tenures = node.hold_jobs(HoldJobs { slots, busy }).await.unwrap_or_default();
+    let until: BTreeMap<Slot, (u64, Instant)> =
+        tenures.into_iter().map(|(slot, (number, left))| (slot, (number, asked + left))).collect();
+    for (job, end) in held(&shared.sources.ends).iter() {
+        // What is not ours any more ends now.
+        *held(end) = until.get(&Schedule::slot(job)).map_or(asked, |(_, until)| *until);
+    }
+    let tenures: BTreeMap<Slot, u64> = until.iter().map(|(slot, (number, _))| (*slot, *number)).collect();
+    *held(&shared.sources.tenures) = until;
+    shared.feed(Input::Tick { held: tenures.clone() });
+    if ticks % FORGET_EVERY == FORGET_EVERY - 1 {
+        let now = unix_ms();
+        for job in shared.sources.jobs().iter().filter(|job| tenures.contains_key(&Schedule::slot(&job.id))) {
+            shared.forget_old(desk, Some(&job.id), now).await;
+        }
+        shared.forget_old(desk, None, now).await;
+    }
+}
+
+impl Shared {
+    /// Tells the schedule what happened, and does what follows.
+    pub(super) fn feed(self: &Arc<Self>, input: Input) {
+        self.sources.decide(input);
+        let effects = std::mem::take(&mut *held(&self.sources.effects));
+        let (mut keeps, mut logs) = (Vec::new(), Vec::new());
+        for effect in effects {
+            match effect {
+                Effect::Keep { job, number, items } => keeps.push((job, number, items)),
+                Effect::Log(entry) => logs.push(entry),
+                Effect::Alert { alert, job } => logs.push(alerted(alert, job)),
+                other => self.perform(other),
+            }
+        }
+        let shared = Arc::clone(self);
+        if !keeps.is_empty() || !logs.is_empty() {
+            tokio::spawn(async move { shared.write_down(keeps, logs).await });
+        }
+    }
+
+    fn perform(self: &Arc<Self>, effect: Effect) {
+        let shared = Arc::clone(self);
+        match effect {
+            Effect::Read { job } => drop(tokio::spawn(async move {
+                let seen = match shared.at_hand() {
+                    Some((_, _, desk)) => {
+                        read(desk, &job).await.map_err(|error| warn!(job, error, "a job cannot be read now"))
+                    }
+                    None => Err(()),
+                };
+                shared.feed(Input::Read { job, seen: seen.ok() });
+            })),
+            Effect::Execute(run) => drop(tokio::spawn(async move {
+                let printed = shared.execute(&run).await;
+                shared.feed(Input::Executed { run, printed });
+            })),
+            Effect::Abort(run) => {
+                if let Some(end) = held(&self.sources.ends).get(&run.job) {
+                    warn!(job = run.job, run = run.id, "the job is no longer ours: its script is killed");
+                    *held(end) = Instant::now();
+                }
+            }
+            Effect::TakeIn { run, printed, last } => drop(tokio::spawn(async move {
+                let tally = shared.take_output(&run, &printed, last).await;
+                shared.feed(Input::TakenIn { run, tally });
+            })),
+            Effect::Over(run) => drop(tokio::spawn(async move { shared.clear(&run).await })),
+            Effect::Answer { ticket, told } => {
+                if let Some(waits) = held(&self.sources.waiting).remove(&ticket) {
+                    let _ = waits.send(told); // who does not wait any more need not know
+                }
+            }
+            Effect::Keep { .. } | Effect::Log(_) | Effect::Alert { .. } => {} // these go together
+        }
+    }
+
+    /// Has records of jobs kept, all at once; then what is only told.
+    async fn write_down(self: &Arc<Self>, keeps: Vec<(String, u64, Vec<Item>)>, logs: Vec<LogEntry>) {
+        let Some((_, _, desk)) = self.at_hand() else { return };
+        let tenures = held(&self.sources.tenures).clone();
+        let of = |job: &String| Some((Schedule::slot(job), tenures.get(&Schedule::slot(job))?.0));
+        let (ours, lost): (Vec<_>, Vec<_>) = keeps.into_iter().partition(|(job, ..)| of(job).is_some());
+        for (job, number, _) in lost {
+            self.feed(Input::Kept { job, number, kept: false });
+        }
+        if !ours.is_empty() {
+            let wanted: BTreeMap<_, _> = ours.iter().filter_map(|(job, ..)| of(job)).collect();
+            let items = ours.iter().flat_map(|(_, _, items)| items.clone()).collect();
+            let kept = desk.keep_held(items, wanted).await;
+            for (job, number, _) in ours {
+                self.feed(Input::Kept { job, number, kept });
+            }
+        }
+        if !logs.is_empty() {
+            self.log(desk, logs).await;
+        }
+    }
+
+    /// The pieces of what a run printed are needed no more.
+    async fn clear(&self, run: &Run) {
+        let Some((_, _, desk)) = self.at_hand() else { return };
+        let act = Act::Delete { slots: SlotSet::default(), crawl: OUTPUT.to_owned(), key: Some(run.job.clone()) };
+        if let Err(error) = desk.ask_owner(OUTPUT, &run.job, Ask::Act(act)).await {
+            warn!(job = run.job, %error, "what a script printed stays until its next run");
+        }
+    }
+}
+
+/// What is kept of a job.
+async fn read(desk: &Desk, job: &str) -> Result<Seen, String> {
+    let entry = look(desk, CRON, job, ENTRY).await?.map(|told| Entry::read(&told));
+    let Some(run) = entry.as_ref().and_then(|entry| entry.run.as_ref()).map(|run| run.id.clone()) else {
+        return Ok(Seen { entry, ..Seen::default() });
+    };
+    let printed = look(desk, RUNS, job, &Printed::mark(&run)).await?.and_then(|told| Printed::read(&told));
+    let done = look(desk, RUNS, job, &done_mark(&run)).await?.is_some();
+    Ok(Seen { entry, printed, done })
+}
+
+/// Something that somebody should see.
+fn alerted(alert: Alert, job: Option<String>) -> LogEntry {
+    let failed_reason = match alert {
+        Alert::Timeout { took_ms, entries } => format!("a tick of the cron took {took_ms} ms for {entries} entries"),
+        Alert::QueuesFilledUp => "all lanes that the run may wait in are full; it does not run this time".to_owned(),
+    };
+    LogEntry { job, failed_reason, ..LogEntry::new(LogKind::Alert, alert.name(), unix_ms()) }
+}

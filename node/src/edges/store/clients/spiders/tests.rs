@@ -1,0 +1,248 @@
+//! Pages of spiders in a real database against a model: nothing is lost, nobody is told what another has, rates are kept, and whoever takes over knows it all.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use proptest::prelude::*;
+use proto::cluster::copy::RecordCopy;
+use proto::id::NodeId;
+use proto::score::revisit::Revisit;
+use proto::score::temperature::{BURST, Rates};
+
+use super::super::super::StoreOptions;
+use super::*;
+
+const START: u64 = 1_790_000_000_000;
+const LEASE_S: u64 = 30;
+
+fn store(dir: &Path, node: u64) -> Store {
+    let options = StoreOptions { node: NodeId(node), replica: true, graph: true, ..StoreOptions::default() };
+    Store::open(dir, options).unwrap()
+}
+
+fn all() -> SlotSet {
+    (0..SLOTS).map(Slot).collect()
+}
+
+fn url(domain: u8, page: u8) -> String {
+    format!("http://d{domain}.example/{page}")
+}
+
+fn ask(store: &mut Store, ask: SpiderAsk, rules: &SpiderRules, now_ms: u64) -> (SpiderSaid, Vec<RecordCopy>) {
+    let decided = store.spider_act(ask, rules, &all(), now_ms).unwrap();
+    (decided.said, decided.copies)
+}
+
+fn take(store: &mut Store, wanted: u32, rules: &SpiderRules, now_ms: u64) -> (Vec<String>, Vec<RecordCopy>) {
+    let (said, copies) = ask(store, SpiderAsk::Take { wanted, lease_s: LEASE_S as u32 }, rules, now_ms);
+    let SpiderSaid::Given(urls) = said else { panic!("pages are given") };
+    (urls, copies)
+}
+
+fn merge(store: &mut Store, copies: Vec<RecordCopy>, now_ms: u64) {
+    let mut change = store.change();
+    change.merge(copies, now_ms).unwrap();
+    change.commit().unwrap();
+}
+
+fn records(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let rows =
+        store.rows("client", Vec::new(), Vec::new()).map(|row| row.map(|(key, value)| (key.to_vec(), value.to_vec())));
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+#[derive(Clone, Debug)]
+enum Deed {
+    Found(u8, u8, u8),
+    Crawled(u8, u8),
+    Failed(u8, u8),
+    Worth(u8, u8, i16),
+    Take(u8),
+    Wait(u16),
+    /// The other replica serves from now on.
+    TakeOver,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let page = || (0..4u8, 0..8u8);
+    prop_oneof![
+        4 => (page(), 0..4u8).prop_map(|((domain, page), score)| Deed::Found(domain, page, score)),
+        3 => page().prop_map(|(domain, page)| Deed::Crawled(domain, page)),
+        1 => page().prop_map(|(domain, page)| Deed::Failed(domain, page)),
+        1 => (page(), -3..4i16).prop_map(|((domain, page), level)| Deed::Worth(domain, page, level)),
+        3 => (0..12u8).prop_map(Deed::Take),
+        2 => (0..40_000u16).prop_map(Deed::Wait),
+        1 => Just(Deed::TakeOver),
+    ]
+}
+
+/// A page as it should be.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    state: PageState,
+    date_s: u64,
+    leased_until_ms: u64,
+}
+
+impl Page {
+    fn waits(&self, now_ms: u64) -> bool {
+        let due = self.date_s == AT_ONCE || (self.date_s > 0 && self.date_s <= now_ms / 1_000);
+        due && self.leased_until_ms <= now_ms
+    }
+}
+
+fn check(deeds: Vec<Deed>, rules: &SpiderRules, hard: Option<f64>) -> Result<(), TestCaseError> {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut stores = [store(dirs[0].path(), 1), store(dirs[1].path(), 2)];
+    let (mut serves, mut now) = (0, START);
+    let mut pages: BTreeMap<String, Page> = BTreeMap::new();
+    let mut served: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for deed in deeds.into_iter().chain([
+        Deed::Wait(60_000),
+        Deed::Take(255),
+        Deed::TakeOver,
+        Deed::Wait(60_000),
+        Deed::Take(255),
+    ]) {
+        now += 1;
+        let copies = match deed {
+            Deed::Wait(by) => {
+                now += u64::from(by);
+                continue;
+            }
+            Deed::TakeOver => {
+                serves = 1 - serves;
+                continue;
+            }
+            Deed::Found(domain, page, score) => {
+                let (url, score) = (url(domain, page), f32::from(score));
+                let found = Found { url: url.clone(), score, depth: 1, linked_from: None };
+                pages
+                    .entry(url.clone())
+                    .and_modify(|page| {
+                        if page.state.crawls == 0 {
+                            page.state.score = page.state.score.max(score);
+                        }
+                    })
+                    .or_insert_with(|| {
+                        let state = PageState { score, depth: 1, ..PageState::default() };
+                        Page { state, date_s: rules.date_s(&url, &state, now), leased_until_ms: 0 }
+                    });
+                ask(&mut stores[serves], SpiderAsk::Found(vec![found]), rules, now).1
+            }
+            Deed::Crawled(domain, page) => {
+                let url = url(domain, page);
+                let report = Crawled {
+                    url: url.clone(),
+                    score: 1.0,
+                    content_hash: None,
+                    links: vec!["http://d0.example/".into()],
+                };
+                let mut state = pages.get(&url).map(|page| page.state).unwrap_or_default();
+                state.crawled(1.0, None, now);
+                pages.insert(url.clone(), Page { state, date_s: rules.date_s(&url, &state, now), leased_until_ms: 0 });
+                ask(&mut stores[serves], SpiderAsk::Crawled(vec![report]), rules, now).1
+            }
+            Deed::Failed(domain, page) => {
+                let url = url(domain, page);
+                if let Some(page) = pages.get_mut(&url) {
+                    page.state.failures += 1;
+                    (page.date_s, page.leased_until_ms) = (rules.date_s(&url, &page.state, now), 0);
+                }
+                ask(&mut stores[serves], SpiderAsk::Failed(vec![url]), rules, now).1
+            }
+            Deed::Worth(domain, page, level) => {
+                let url = url(domain, page);
+                let key = page_key(&canonical(&url).unwrap()).into_bytes();
+                pages.entry(url).and_modify(|page| page.state.level = level);
+                ask(&mut stores[serves], SpiderAsk::Worth(vec![(key, level)]), rules, now).1
+            }
+            Deed::Take(wanted) => {
+                let (urls, copies) = take(&mut stores[serves], u32::from(wanted), rules, now);
+                let best: Vec<Rank> = urls.iter().map(|url| pages[url].state.rank()).collect();
+                if hard.is_none() {
+                    prop_assert!(best.is_sorted_by_key(|rank| std::cmp::Reverse(*rank)), "best first: {:?}", urls);
+                    let waiting = pages.values().filter(|page| page.waits(now)).count();
+                    prop_assert_eq!(urls.len(), waiting.min(usize::from(wanted)), "all that wait, and no other");
+                    let last = best.last().copied();
+                    let missed = pages.iter().filter(|(url, page)| page.waits(now) && !urls.contains(url));
+                    for (url, page) in missed {
+                        prop_assert!(Some(page.state.rank()) <= last || wanted == 0, "{} was better", url);
+                    }
+                }
+                for url in &urls {
+                    let page = pages.get_mut(url).expect("a page that was told of");
+                    prop_assert!(page.waits(now), "{} is not to be had: {:?}", url, page);
+                    page.leased_until_ms = now + LEASE_S * 1_000;
+                    let domain = canonical(url).unwrap().domain().to_owned();
+                    served.entry(domain).or_default().push(now);
+                }
+                copies
+            }
+        };
+        merge(&mut stores[1 - serves], copies, now);
+    }
+    prop_assert_eq!(records(&stores[0]), records(&stores[1]));
+    if let Some(hard) = hard {
+        for times in served.values() {
+            for (first, from) in times.iter().enumerate() {
+                for (count, to) in (1..).zip(&times[first..]) {
+                    let allowed = hard * (to - from) as f64 / 1_000.0 + BURST + 1.0;
+                    prop_assert!(f64::from(count) <= allowed, "{} of {}", count, allowed);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost_and_nothing_is_given_twice(deeds in proptest::collection::vec(deed(), 0..60)) {
+        let revisit = Revisit::new(0.02, 0.0, 0.0, 0, "").unwrap();
+        let rules = SpiderRules { schedule: proto::clients::spider::Schedule::Both, revisit, retry_s: 5, ..SpiderRules::default() };
+        check(deeds, &rules, None)?;
+    }
+
+    #[test]
+    fn rates_are_kept_also_by_who_takes_over(deeds in proptest::collection::vec(deed(), 0..60), hard in 0.02..2.0f64) {
+        let rules = SpiderRules { rates: Rates::new(hard / 4.0, hard), retry_s: 1, ..SpiderRules::default() };
+        check(deeds, &rules, Some(hard))?;
+    }
+}
+
+#[test]
+fn a_warm_domain_is_served_again_when_it_has_cooled() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    let rules = SpiderRules { rates: Rates::new(0.1, 1.0), ..SpiderRules::default() };
+    let found = |page: u32| Found { url: format!("http://a.example/{page}"), score: 0.5, depth: 0, linked_from: None };
+    ask(&mut store, SpiderAsk::Found((0..100).map(found).collect()), &rules, START);
+    let burst = take(&mut store, 100, &rules, START).0.len();
+    assert!((9..=11).contains(&burst), "{burst}");
+    assert!(take(&mut store, 100, &rules, START + 500).0.is_empty());
+    let later = take(&mut store, 100, &rules, START + 5_000).0.len();
+    assert!((4..=5).contains(&later), "{later} in five seconds");
+}
+
+#[test]
+fn links_reach_the_graph_of_every_replica() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut stores = [store(dirs[0].path(), 1), store(dirs[1].path(), 2)];
+    let links = vec!["http://b.example/".to_owned(), "http://a.example/2".to_owned(), "http://a.example/1".to_owned()];
+    let report = Crawled { url: "http://a.example/1".into(), score: 0.5, content_hash: None, links };
+    let (_, copies) = ask(&mut stores[0], SpiderAsk::Crawled(vec![report]), &SpiderRules::default(), START);
+    merge(&mut stores[1], copies, START);
+    for store in &stores {
+        let graph = store.graph();
+        let mut intake = graph.intake().unwrap();
+        assert_eq!(graph.take_in(&mut intake, |_, _| {}).unwrap(), 1);
+        let counts = intake.counts();
+        assert_eq!((counts.pages, counts.crawled, counts.links), (3, 1, 2), "a link to itself is none");
+        let key = page_key(&canonical("http://a.example/1").unwrap());
+        let page = graph.page(&key).unwrap().unwrap();
+        assert_eq!((page.content, graph.links_of(page.number).unwrap().unwrap().len()), (0.5, 2));
+    }
+}

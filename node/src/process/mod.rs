@@ -1,0 +1,222 @@
+//! The processing pass: what the rules of a site make of a page that was fetched. Plain functions, no I/O, no clock.
+//!
+//! The processor of the Distributed Crawler has fifteen steps; here they are, in their order, and where each is done:
+//!
+//! | step | here |
+//! |---|---|
+//! | 1 batch in, 2 URL row, 3 site row, 6 URL row again | the page comes with its pick; the site's rules are those of this moment ([`CrawlBook`](crate::crawls::CrawlBook)) |
+//! | 4 site not active, 5 limits | nothing of such a site is handed out; what was in flight is processed |
+//! | 7 type among PROCESS_CTYPES, else bit 34 | [`process`] |
+//! | 8 PROCESSING, 9 algorithm, 10 JSON | [`process`], [`Processed::record`] |
+//! | 11 open, 12 upsert | the record is archived with the page, in one commit with what follows (`edges/disk.rs`) |
+//! | 13 PROCESSED, state, mask, times; 14 contents + 1 | `proto/crawl/outcome.rs` |
+//! | 15 batch out | the flight lands; `process-batch` writes its batch |
+//!
+//! A page is processed where it was parsed, right after it was fetched: CRAWLED lasts as long as that takes, and a node that dies in between fetches it again.
+
+mod html;
+#[cfg(test)]
+mod tests;
+mod xml;
+
+use std::borrow::Cow;
+
+use proto::date;
+use proto::error_mask::{ErrorBit, ErrorMask};
+use proto::scrape::{About, FUEL_PER_PAGE, Fuel, Harvest, Item, Page, Processing, Processor, Tree, entries};
+use serde_json::{Map, Value as Json, json};
+
+use crate::extract::{Extracted, PageKind};
+
+/// Bytes of a record.
+const RECORD_BYTES_MAX: usize = 4 << 20;
+
+/// A page that is to be processed.
+#[derive(Clone, Copy)]
+pub struct Fresh<'a> {
+    /// Where it is from.
+    pub url: &'a str,
+    /// Its body as text, if it is text.
+    pub text: Option<&'a str>,
+    /// What was found on it anyway.
+    pub extracted: &'a Extracted,
+    /// The header `Last-Modified`.
+    pub last_modified: Option<&'a str>,
+    /// The header `Date`.
+    pub date: Option<&'a str>,
+    /// When it was fetched, Unix milliseconds.
+    pub fetched_at: u64,
+}
+
+/// What became of a page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Processed {
+    /// What is kept: JSON; `None` if nothing was made of it.
+    pub record: Option<Vec<u8>>,
+    /// Why something was not made of it.
+    pub errors: ErrorMask,
+    /// Whether that is a failure, and not only a page that is none of its business.
+    pub failed: bool,
+    /// By what contents are told to be the same, and whether one that repeats another is to be dropped.
+    pub hash: Option<(String, bool)>,
+    /// Entries of a feed are results and not links.
+    pub entries_are_results: bool,
+}
+
+impl Processed {
+    fn skipped(bit: ErrorBit) -> Processed {
+        Processed { errors: bit.into(), ..Processed::default() }
+    }
+
+    fn failed(bit: ErrorBit) -> Processed {
+        Processed { failed: true, ..Processed::skipped(bit) }
+    }
+}
+
+/// Processes a page by the rules of its site.
+pub fn process(rules: &Processing, page: &Fresh<'_>) -> Processed {
+    let processor = match rules.processor_for(&page.extracted.media_type) {
+        None => return Processed::skipped(ErrorBit::UnsupportedContentType),
+        Some(Processor::None) => return Processed::default(),
+        Some(processor) => processor,
+    };
+    if processor == Processor::Store {
+        return store_only(rules, page);
+    }
+    let Some(text) = page.text else { return Processed::failed(ErrorBit::RawContentDecoding) };
+    match processor {
+        Processor::FeedParser | Processor::Rss => feed(rules, page, text, processor),
+        _ => scrape(rules, page, text, processor),
+    }
+}
+
+fn tree_of(page: &Fresh<'_>, text: &str) -> (Tree, bool) {
+    if page.extracted.kind == PageKind::Html { html::parse(text) } else { xml::parse(text) }
+}
+
+/// Only what every page has is kept: title and text.
+fn store_only(rules: &Processing, page: &Fresh<'_>) -> Processed {
+    let mut item = Item::default();
+    if let Some(title) = &page.extracted.title {
+        item.fill("title", title.as_str());
+    }
+    if !page.extracted.text.is_empty() {
+        item.fill("content_encoded", page.extracted.text.as_str());
+    }
+    let harvest = Harvest { items: vec![item], ..Harvest::default() };
+    written(rules, page, Processor::Store, harvest, false, ErrorMask::NONE)
+}
+
+fn feed(rules: &Processing, page: &Fresh<'_>, text: &str, processor: Processor) -> Processed {
+    let (tree, _) = xml::parse(text);
+    let entries_are_results = processor == Processor::FeedParser;
+    let items = match entries(&tree, page.url) {
+        None => return Processed::failed(ErrorBit::HtmlParse),
+        Some(items) if items.is_empty() => {
+            return Processed { entries_are_results, ..Processed::failed(ErrorBit::RssEmpty) };
+        }
+        Some(items) => items,
+    };
+    let harvest = Harvest { items, ..Harvest::default() };
+    let processed = written(rules, page, processor, harvest, true, ErrorMask::NONE);
+    Processed { entries_are_results, ..processed }
+}
+
+fn scrape(rules: &Processing, page: &Fresh<'_>, text: &str, processor: Processor) -> Processed {
+    let (tree, _) = tree_of(page, text);
+    let looked_at = Page::new(&tree, text, page.url);
+    let several = processor == Processor::MultiItems;
+    let mut fuel = Fuel::new(FUEL_PER_PAGE);
+    let harvest = rules.templates().harvest(&looked_at, several, &rules.moments, &mut fuel);
+    let mut errors = ErrorMask::NONE;
+    if harvest.exhausted {
+        errors.set(ErrorBit::Scraper);
+    }
+    if harvest.mandatory_empty || !harvest.missing.is_empty() {
+        errors.set(ErrorBit::MandatoryTemplate);
+    }
+    if harvest.template.is_none() && !harvest.exhausted {
+        errors.set(ErrorBit::TemplateSource);
+    }
+    written(rules, page, processor, harvest, false, errors)
+}
+
+/// Writes down what was found.
+fn written(
+    rules: &Processing,
+    page: &Fresh<'_>,
+    processor: Processor,
+    harvest: Harvest,
+    in_feed: bool,
+    errors: ErrorMask,
+) -> Processed {
+    let about =
+        About { url: page.url, last_modified: page.last_modified, date: page.date, crawled_at: page.fetched_at };
+    let mut items: Vec<Json> = Vec::with_capacity(harvest.items.len());
+    let mut first: Option<(Option<u64>, Option<String>)> = None;
+    let mut renamed = Vec::with_capacity(harvest.items.len());
+    let mut tags = 0;
+    for mut item in harvest.items {
+        if rules.detect_language
+            && !in_feed
+            && let Some(language) = page.extracted.language
+        {
+            item.fill("html_lang", language);
+        }
+        let published = rules.published(&item, in_feed, &about);
+        let hash = rules.hashing.as_ref().and_then(|hashing| hashing.hash(&item));
+        let item = rules.renamed(item);
+        tags += item.0.len();
+        let mut fields: Map<String, Json> =
+            item.0.iter().map(|(name, value)| (name.clone(), Json::from(value.as_str()))).collect();
+        if in_feed && let Some(at) = published {
+            fields.insert("pDate".to_owned(), Json::from(date::format(at)));
+        }
+        items.push(Json::Object(fields));
+        first.get_or_insert((published, hash));
+        renamed.push(item);
+    }
+    let (published, hash) = first.unwrap_or_default();
+    let mut record = json!({
+        "url": page.url,
+        "processor": processor.name(),
+        "crawledAt": date::format(page.fetched_at),
+        "contentType": page.extracted.media_type,
+        "language": page.extracted.language,
+        "tagsCount": tags,
+        "pDate": published.filter(|_| !in_feed).map(date::format),
+        "contentHash": hash,
+        "errorMask": errors.0,
+        "items": items,
+    });
+    if let Json::Object(fields) = &mut record {
+        if let Some(template) = harvest.template {
+            fields.insert("template".to_owned(), Json::from(template));
+        }
+        if !harvest.missing.is_empty() {
+            fields.insert("missing".to_owned(), json!(harvest.missing));
+        }
+        if let Some(output) = &harvest.output {
+            fields.insert("output".to_owned(), json!({"format": output.name(), "text": output.write(&renamed)}));
+        }
+        fields.retain(|_, value| !value.is_null());
+    }
+    let failed = !errors.is_empty();
+    let bytes = record.to_string().into_bytes();
+    if bytes.len() > RECORD_BYTES_MAX {
+        return Processed::failed(ErrorBit::Scraper);
+    }
+    let hash = hash.zip(rules.hashing.as_ref().map(|hashing| hashing.delete));
+    Processed { record: Some(bytes), errors, failed, hash, entries_are_results: false }
+}
+
+/// The text of a body, if it is text that rules can look at.
+pub fn text_of<'a>(
+    body: &'a [u8],
+    content_type: Option<&str>,
+    host: &str,
+    extracted: &Extracted,
+) -> Option<Cow<'a, str>> {
+    let is_text = !matches!(extracted.kind, PageKind::Binary | PageKind::Empty);
+    is_text.then(|| crate::extract::decoded(body, content_type, host))
+}

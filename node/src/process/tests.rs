@@ -1,0 +1,208 @@
+//! Saved pages, the rules of a site for each, and what must come of it. After a change on purpose: `UPDATE_SNAPSHOTS=1 cargo test process`, then read the difference.
+
+use std::path::PathBuf;
+
+use proto::scrape::Processing;
+use proto::site::Site;
+use proto::url::{CanonicalUrl, UrlRules};
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::extract::{ExtractRules, PageInput, extract};
+
+/// When all pages were fetched: 2026-11-17 02:00:00.
+const FETCHED: u64 = 1_794_880_800_000;
+
+fn rules(properties: &Json) -> Processing {
+    let list: Vec<Json> =
+        properties.as_object().unwrap().iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    let site = Site::read(json!({"id": "a", "urls": ["http://a.example/"], "properties": list}));
+    let site = site.unwrap_or_else(|bad| panic!("{bad}"));
+    Processing::of_site(&site).expect("it was checked").expect("it asks for processing")
+}
+
+fn processed(properties: &Json, url: &str, content_type: &str, body: &[u8]) -> Processed {
+    let url = CanonicalUrl::parse(url, &UrlRules::default()).unwrap();
+    let input = PageInput {
+        url: &url,
+        content_type: Some(content_type),
+        x_robots_tag: &[],
+        link_headers: &[],
+        body,
+        product_token: "orbweaver",
+    };
+    let extracted = extract(&input, &ExtractRules::default());
+    let text = text_of(body, Some(content_type), url.host(), &extracted);
+    let fresh = Fresh {
+        url: url.as_str(),
+        text: text.as_deref(),
+        extracted: &extracted,
+        last_modified: None,
+        date: None,
+        fetched_at: FETCHED,
+    };
+    process(&rules(properties), &fresh)
+}
+
+fn saved(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/process/tests").join(name)
+}
+
+/// Compares what is made of a saved page with what was made of it before.
+fn snapshot(name: &str, page: &str, content_type: &str, url: &str, properties: Json) {
+    let body = std::fs::read(saved(page)).unwrap();
+    let made = processed(&properties, url, content_type, &body);
+    let record: Json = serde_json::from_slice(&made.record.expect("something is made of it")).unwrap();
+    let text = format!("{record:#}\n");
+    let path = saved(&format!("{name}.json"));
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(text == expected, "{name}: expected\n{expected}\nfound\n{text}");
+}
+
+#[test]
+fn a_news_article_by_general_rules() {
+    let url = "https://courier.example/2026/11/16/river-bridge-reopens";
+    snapshot("news_general", "news.html", "text/html", url, json!({"PROCESSOR_NAME": "", "SCRAPER_LANG_DETECT": 1}));
+}
+
+#[test]
+fn a_news_article_by_templates_of_which_the_best_counts() {
+    let templates = json!({"templates": [
+        {"priority": 9, "tags": {
+            "title": {"target": "//h2", "mandatory": 1}, "content": {"target": "//body"}, "lead": {"target": "title"}, "x": {"default": "x"}}},
+        {"tags": {
+            "title": [{"target": "h1.headline", "mandatory": 1}],
+            "author": [{"target": "//a[@rel='author']"}],
+            "author_url": [{"target": "//a[@rel='author']", "attribute": "href"}],
+            "pubdate": [{"target": "//time", "type": {"name": "datetime"}, "mandatory": 1}],
+            "image": [{"target": "//figure", "type": {"name": "image"}}],
+            "caption": [{"target": "figcaption", "end": " Photo:"}],
+            "photo": [{"target": "figcaption", "begin": "Photo: "}],
+            "content": [{"target": "//article/p[not(@class)]", "join": "concat", "delimiter": "\n"}],
+            "longest": [{"target": "//article//p", "join": "best"}],
+            "quote": [{"target": "article > p:last-of-type", "type": "html"}],
+            "cost": [{"target": "//article//b", "postProcessing": "([0-9.]+)"}],
+            "category": [{"target": "meta[name=keywords]"}],
+            "paper": {"default": "The Valley Courier"}}},
+        {"state": 0, "tags": {"title": {"target": "//nosuch"}}}
+    ]});
+    let said = json!({"template": templates, "TAGS_MAPPING": {"category": "keywords"}, "CONTENT_HASH": {"algorithm": 1, "tags": "title,content"}});
+    snapshot("news_template", "news.html", "text/html", "https://courier.example/x", said);
+}
+
+#[test]
+fn a_product_written_as_xml() {
+    let template = json!({"tags": {
+        "name": {"target": "//*[@itemprop='name']", "mandatory": 1},
+        "sku": {"target": "//*[@id='product']/@data-sku"},
+        "price": [{"target": "#product .price", "attribute": "content"}, {"target": "#product .price"}],
+        "facts": {"target": "ul.facts li", "join": "concat", "delimiter": "; "},
+        "width": {"target": "substring-after(//li[b='Width:'], ': ')"},
+        "stock": {"target": "p.stock", "postProcessing": [{"pattern": "^In stock: ", "replace": ""}, "^([0-9]+)"]},
+        "image": {"target": ".gallery", "type": "image"},
+        "manual": {"target": "a.manual::attr(href)"},
+        "pictures": {"target": "count(//div[@class='gallery']/img)"}},
+        "output_format": {"name": "xml", "header": "<?xml version=\"1.0\"?>", "items_header": "<products>",
+            "item": "<product sku=\"%sku%\"><name by=\"%name_extractor%\">%name%</name><price>%price%</price><none>%nosuch%</none> 100%</product>",
+            "items_footer": "</products>", "footer": "\n"}});
+    snapshot(
+        "shop",
+        "shop.html",
+        "text/html; charset=utf-8",
+        "https://shop.example/p/od160?x=1",
+        json!({"template": template}),
+    );
+}
+
+#[test]
+fn a_thread_is_a_list_of_posts() {
+    let template = json!({"tags": {
+        "author": {"target": ".who a", "mandatory": 1},
+        "profile": {"target": "./div[@class='who']/a/@href"},
+        "pubdate": {"target": ".when", "type": "datetime"},
+        "text": {"target": ".body > p", "join": "concat"},
+        "quoted": {"target": "blockquote"},
+        "id": {"target": "@id"}},
+        "items": "//div[contains(concat(' ', @class, ' '), ' post ')]"});
+    let said = json!({"template": template, "PROCESSOR_NAME": "SCRAPER_MULTI_ITEMS", "TIMEZONE": "CET"});
+    snapshot("forum", "forum.html", "text/html", "https://wheels.example/t/77", said);
+}
+
+#[test]
+fn a_blog_whose_html_is_broken() {
+    let template = json!({"tags": {
+        "title": {"target": "//h1/text()"}, "author": {"target": ".author"},
+        "pubdate": {"target": "//p[contains(., 'Posted on')]", "type": "datetime"},
+        "list": {"target": "li", "join": "concat", "delimiter": ","},
+        "wind": {"target": "//td[.='Wind']/following-sibling::td"},
+        "links": {"target": "//a/@href", "join": "concat", "delimiter": " "},
+        "frost": {"target": "//i"}}});
+    snapshot("blog", "blog.html", "text/html", "https://tom.example/frost", json!({"template": template}));
+}
+
+#[test]
+fn entries_of_feeds_are_results() {
+    snapshot(
+        "feed",
+        "feed.xml",
+        "application/rss+xml",
+        "https://courier.example/rss",
+        json!({"PROCESSOR_NAME": "FEED_PARSER"}),
+    );
+    snapshot("atom", "atom.xml", "application/atom+xml", "https://a.example/feed", json!({"PROCESSOR_NAME": "RSS"}));
+    let by_type = json!({"PROCESSOR_NAME_REPLACE": {"text/xml": "FEED_PARSER"}});
+    let made = processed(&by_type, "https://a.example/", "text/xml", b"<rss><channel><title>x</title></channel></rss>");
+    assert!(made.errors.contains(ErrorBit::RssEmpty) && made.failed && made.record.is_none());
+    let made = processed(&by_type, "https://a.example/", "text/xml", b"<nofeed/>");
+    assert!(made.errors.contains(ErrorBit::HtmlParse));
+}
+
+#[test]
+fn other_alphabets_in_other_charsets() {
+    let template = json!({"tags": {"title": {"target": "h1"}, "pubdate": {"target": ".date", "type": "datetime"}, "text": {"target": ".text"}}});
+    let said = json!({"template": template, "TIMEZONE": "+0300"});
+    snapshot("cyrillic", "cyrillic.html", "text/html", "https://mост.example/", said);
+    let template = json!({"tags": {"title": {"target": "//h1"}, "pubdate": {"target": "p.d", "type": "datetime"}, "text": {"target": "//p[2]"}}});
+    snapshot(
+        "japanese",
+        "japanese.html",
+        "text/html; charset=Shift_JIS",
+        "https://a.example/",
+        json!({"template": template}),
+    );
+}
+
+#[test]
+fn store_only_keeps_the_text() {
+    snapshot("store", "forum.html", "text/html", "https://wheels.example/t/77", json!({"PROCESSOR_NAME": "STORE"}));
+}
+
+#[test]
+fn what_is_not_processed_or_not_found_says_so() {
+    let mandatory = json!({"template": {"tags": {"title": {"target": "//h1", "mandatory": 1}, "x": {"default": "y"}}}});
+    let made = processed(&mandatory, "https://a.example/", "image/png", b"\x89PNG\r\n\x1a\n0000");
+    assert_eq!((made.errors, made.failed, made.record), (ErrorBit::UnsupportedContentType.into(), false, None));
+    let made = processed(&mandatory, "https://a.example/", "text/html", b"<h2>no</h2>");
+    assert!(made.errors.contains(ErrorBit::MandatoryTemplate) && made.failed);
+    let record: Json = serde_json::from_slice(&made.record.unwrap()).unwrap();
+    assert_eq!((&record["missing"], &record["items"][0]["x"]), (&json!(["title"]), &json!("y")));
+    let conditional = json!({"template": [
+        {"condition": {"url": "/shop/"}, "tags": {"title": "h1"}}, {"condition": "//article", "tags": {"title": "h1"}}]});
+    let made = processed(&conditional, "https://a.example/news/", "text/html", b"<h1>no</h1>");
+    assert!(made.errors.contains(ErrorBit::TemplateSource));
+    let made = processed(&conditional, "https://a.example/shop/1", "text/html", b"<h1>yes</h1>");
+    assert!(made.errors.is_empty());
+}
+
+#[test]
+fn a_hostile_page_with_hostile_rules_ends_with_a_bit() {
+    let body = "<div>a ".repeat(100_000);
+    let template = json!({"template": {"tags": {
+        "a": {"target": "//div[.//div[.//div[contains(., 'x')]]]"},
+        "b": {"target": "//*[following::*[preceding::*]]", "join": "concat"}}}});
+    let made = processed(&template, "https://a.example/", "text/html", body.as_bytes());
+    assert!(made.errors.contains(ErrorBit::Scraper) && made.failed, "{made:?}");
+}

@@ -1,0 +1,502 @@
+//! Scoring in a cluster: a thread that keeps the page graph of the slots that this node keeps, and takes part in rankings over all of them ([`proto::score::rounds`]).
+//!
+//! Whoever has enough new pages begins a ranking: it tells all living nodes, who must see the same ring, and from then on each draws what it lacks from the others. The pages of a slot
+//! are those of its first living node, which has them or is a replica: links are records like all others. A ranking in which nothing moves for a while, of
+//! whose members one has died, or that a newer one has overtaken, is given up; the next one is begun without the dead. In the end each node tells the owners of
+//! the queues which waiting pages of its own have another level, and they go to another place.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use proto::clients::ask::{Ask, Said};
+use proto::id::{NodeId, SLOTS, Slot};
+use proto::key::UrlKey;
+use proto::score::Stop;
+use proto::score::priority::level;
+use proto::score::rounds::{Abroad, By, Question, RankAsk, RankSaid, Ranking, Reply, Share, Standing};
+use tokio::runtime::Handle;
+use tracing::{info, warn};
+
+use super::{FOLDER, state_file, write_state};
+use crate::config::score::{ScoreBy, ScoreConfig};
+use crate::doors::frontier::desk::{Desk, owner};
+use crate::doors::spiders::SpiderDesk;
+use crate::edges::clock::unix_ms;
+use crate::edges::store::{Intake, PageGraph, StoreError};
+use crate::messages::ClientPlaces;
+use crate::metrics::score::ScoreMetrics;
+
+/// How often what the crawl found is taken in.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the others are left alone after one of them was not that far.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// How long a ranking may stand still.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long after a ranking that came to nothing the next one is begun.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// Pages whose levels are told at once.
+const TOLD_AT_ONCE: usize = 2_000;
+/// Marks a page that is not ours.
+const FOREIGN: u32 = u32::MAX;
+
+/// A ranking, and what our numbers in it mean.
+struct Part {
+    ranking: Ranking,
+    /// Our number of each page of the graph; [`FOREIGN`] if it is not ours.
+    mine: Arc<Vec<u32>>,
+    /// How many of these there are.
+    ours: u32,
+    /// Pages of ours that only others link to: none of our graph.
+    strangers: HashMap<Vec<u8>, u32>,
+}
+
+/// A ranking that has ended, and after how many loops.
+type Done = (Arc<Mutex<Part>>, u32);
+
+/// What is told to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Order {
+    number: u64,
+    members: Vec<NodeId>,
+}
+
+/// What the thread and whoever asks it share.
+#[derive(Default)]
+struct Board {
+    /// The newest ranking that somebody began.
+    ordered: Option<Order>,
+    /// The one that this node takes part in.
+    part: Option<Arc<Mutex<Part>>>,
+    /// Its number; the part is there when it is prepared.
+    number: u64,
+}
+
+/// Scoring in a cluster. Clones share it.
+#[derive(Clone)]
+pub struct ClusterScoring {
+    board: Arc<Mutex<Board>>,
+    desk: Desk,
+}
+
+/// The thread of it.
+pub struct ScoringThread {
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl ScoringThread {
+    /// Ends it, and waits until it has ended. Not to be called where nobody may wait.
+    pub fn stop(self) {
+        self.ends.store(true, Relaxed);
+        if self.thread.join().is_err() {
+            warn!("the scoring thread did not end well");
+        }
+    }
+}
+
+impl ClusterScoring {
+    /// Starts the thread. Call it inside a runtime.
+    pub fn start(
+        graph: PageGraph,
+        config: &ScoreConfig,
+        desk: Desk,
+        metrics: ScoreMetrics,
+    ) -> Result<(ClusterScoring, ScoringThread), StoreError> {
+        let by = match config.by {
+            ScoreBy::Hits => By::Hits,
+            ScoreBy::Opic => {
+                warn!("[score] by = \"opic\": in a cluster PageRank is computed instead");
+                By::PageRank(config.damping)
+            }
+            ScoreBy::PageRank | ScoreBy::None => By::PageRank(config.damping),
+        };
+        let scoring = ClusterScoring { board: Arc::default(), desk: desk.clone() };
+        let ends = Arc::new(AtomicBool::new(false));
+        let dir = graph.dir().to_owned();
+        let mut work = Work {
+            intake: graph.intake()?,
+            graph,
+            config: config.clone(),
+            by,
+            scoring: scoring.clone(),
+            runtime: Handle::current(),
+            metrics,
+            ends: Arc::clone(&ends),
+            computed_at: 0,
+            last: Instant::now(),
+            not_before: Instant::now(),
+        };
+        let failed = |error: std::io::Error| StoreError::Folder { dir, reason: error.to_string() };
+        let thread = std::thread::Builder::new().name("scoring".into()).spawn(move || work.run()).map_err(failed)?;
+        Ok((scoring, ScoringThread { ends, thread }))
+    }
+
+    fn board(&self) -> std::sync::MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers another node.
+    pub async fn answer(&self, ask: RankAsk) -> RankSaid {
+        match ask {
+            RankAsk::Begin { number, members, ring } => {
+                let places = self.desk.places().await.ok();
+                let sees_the_same = places.is_some_and(|places| {
+                    members.iter().all(|member| places.alive.contains(member)) && ring_digest(&places, &members) == ring
+                });
+                let mut board = self.board();
+                let is_newer =
+                    board.ordered.as_ref().is_none_or(|ordered| ordered.number < number) && board.number < number;
+                if sees_the_same && is_newer {
+                    board.ordered = Some(Order { number, members });
+                }
+                RankSaid::Begun(sees_the_same && is_newer)
+            }
+            RankAsk::Draw { from, question } => {
+                let part = {
+                    let board = self.board();
+                    let comes = board.ordered.as_ref().is_some_and(|ordered| ordered.number == question.ranking);
+                    match &board.part {
+                        Some(part) if board.number == question.ranking => Arc::clone(part),
+                        _ if comes || board.number == question.ranking => return RankSaid::Reply(Reply::NotYet),
+                        _ => return RankSaid::Reply(Reply::Unknown),
+                    }
+                };
+                // Whoever computes holds the lock meanwhile.
+                let answer = move || lock(&part).ranking.answer(from, question);
+                RankSaid::Reply(tokio::task::spawn_blocking(answer).await.unwrap_or(Reply::Unknown))
+            }
+        }
+    }
+}
+
+fn lock(part: &Mutex<Part>) -> std::sync::MutexGuard<'_, Part> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whose each slot is, as one number: members must agree on it.
+fn ring_digest(places: &ClientPlaces, members: &[NodeId]) -> u64 {
+    let passed_over: BTreeSet<NodeId> = places.alive.iter().copied().filter(|node| !members.contains(node)).collect();
+    let mut hasher = blake3::Hasher::new();
+    for slot in (0..SLOTS).map(Slot) {
+        hasher.update(&owner(places, slot, &passed_over).map_or(0, |node| node.0).to_le_bytes());
+    }
+    u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two bytes"))
+}
+
+struct Work {
+    graph: PageGraph,
+    intake: Intake,
+    config: ScoreConfig,
+    by: By,
+    scoring: ClusterScoring,
+    runtime: Handle,
+    metrics: ScoreMetrics,
+    ends: Arc<AtomicBool>,
+    /// Pages that were crawled when scores were last computed.
+    computed_at: u32,
+    last: Instant,
+    not_before: Instant,
+}
+
+impl Work {
+    fn run(&mut self) {
+        while !self.ends.load(Relaxed) {
+            if let Err(error) = self.turn() {
+                warn!(%error, "scores are left as they are");
+                self.not_before = Instant::now() + AFTER_FAILURE;
+            }
+            let until = Instant::now() + LOOK_EVERY;
+            while Instant::now() < until && !self.ends.load(Relaxed) && !self.is_ordered() {
+                std::thread::sleep(AGAIN_AFTER);
+            }
+        }
+        if let Err(error) = self.take_in() {
+            warn!(%error, "what was found last is taken in at the next start");
+        }
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.scoring.board().ordered.is_some()
+    }
+
+    fn take_in(&mut self) -> Result<(), StoreError> {
+        while self.graph.take_in(&mut self.intake, |_, _| {})? > 0 {}
+        let counts = self.intake.counts();
+        self.metrics.observe(counts.pages, counts.links);
+        Ok(())
+    }
+
+    fn turn(&mut self) -> Result<(), StoreError> {
+        self.take_in()?;
+        let crawled = self.intake.counts().crawled;
+        if !self.is_ordered()
+            && Instant::now() >= self.not_before
+            && self.config.is_due(crawled, self.computed_at, self.last.elapsed())
+        {
+            self.begin();
+        }
+        let Some(order) = self.scoring.board().ordered.take() else { return Ok(()) };
+        let begun = Instant::now();
+        match self.take_part(&order)? {
+            None => self.not_before = Instant::now() + AFTER_FAILURE,
+            Some((part, loops)) => {
+                let moved = self.steer(&part)?;
+                self.keep(&part, crawled);
+                (self.computed_at, self.last) = (crawled, Instant::now());
+                let (pages, milliseconds) = (lock(&part).ranking.scores().1, begun.elapsed().as_millis() as u64);
+                let members = order.members.len();
+                info!(by = self.config.by.name(), pages, members, loops, moved, milliseconds, "scores computed");
+                self.metrics.updated(begun.elapsed());
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells all living nodes to begin a ranking.
+    fn begin(&mut self) {
+        let desk = self.scoring.desk.clone();
+        let Ok(places) = self.runtime.block_on(desk.places()) else { return };
+        let members: Vec<NodeId> =
+            places.alive.iter().copied().chain([desk.me()]).collect::<BTreeSet<_>>().into_iter().collect();
+        // Newer than any before it, and no two nodes begin the same.
+        let number = unix_ms() << 12 | (desk.me().0 & 0xfff);
+        let ring = ring_digest(&places, &members);
+        let begin = RankAsk::Begin { number, members: members.clone(), ring };
+        let calls = members.iter().map(|member| desk.ask(*member, Ask::Rank(begin.clone())));
+        let said = self.runtime.block_on(futures_util::future::join_all(calls));
+        let agreed = said.iter().filter(|said| matches!(said, Ok(Said::Rank(RankSaid::Begun(true))))).count();
+        if agreed < members.len() {
+            info!(agreed, members = members.len(), "not every node takes part in computing scores; it is tried again");
+            let mut board = self.scoring.board();
+            if board.ordered.as_ref().is_some_and(|ordered| ordered.number == number) {
+                board.ordered = None;
+            }
+            drop(board);
+            self.not_before = Instant::now() + AFTER_FAILURE;
+        }
+    }
+
+    /// Takes part until it has ended; `None` if it is given up.
+    fn take_part(&mut self, order: &Order) -> Result<Option<Done>, StoreError> {
+        {
+            let mut board = self.scoring.board();
+            (board.part, board.number) = (None, order.number);
+        }
+        let desk = self.scoring.desk.clone();
+        let Ok(places) = self.runtime.block_on(desk.places()) else { return Ok(None) };
+        let part = Arc::new(Mutex::new(self.prepare(order, &places)?));
+        self.scoring.board().part = Some(Arc::clone(&part));
+        let mut moved = Instant::now();
+        loop {
+            let (standing, wants) = {
+                let part = lock(&part);
+                (part.ranking.standing(), part.ranking.wants())
+            };
+            if let Standing::Ended(loops) = standing {
+                return Ok(Some((part, loops)));
+            }
+            let overtaken = self.scoring.board().ordered.as_ref().is_some_and(|ordered| ordered.number > order.number);
+            let alive = self.runtime.block_on(desk.places()).map(|places| places.alive);
+            let lost = alive
+                .is_ok_and(|alive| order.members.iter().any(|member| *member != desk.me() && !alive.contains(member)));
+            if overtaken || lost || moved.elapsed() > PATIENCE || self.ends.load(Relaxed) {
+                info!(ranking = order.number, overtaken, lost, "a ranking is given up");
+                return Ok(None);
+            }
+            let me = desk.me();
+            let calls = wants.iter().map(|(member, question)| {
+                let (member, question) = (*member, *question);
+                let call = desk.ask(member, Ask::Rank(RankAsk::Draw { from: me, question }));
+                async move { (member, question, call.await) }
+            });
+            let said = self.runtime.block_on(futures_util::future::join_all(calls));
+            let (mut changed, mut unknown) = (false, false);
+            for (member, question, said) in said {
+                match said {
+                    Ok(Said::Rank(RankSaid::Reply(Reply::Unknown))) => unknown = true,
+                    Ok(Said::Rank(RankSaid::Reply(reply))) => changed |= self.hear(&part, member, question, reply)?,
+                    Ok(_) | Err(_) => {}
+                }
+            }
+            match (changed, unknown) {
+                (true, _) => moved = Instant::now(),
+                // Somebody gave it up, or has not heard of it yet.
+                (false, true) if moved.elapsed() > PATIENCE / 4 => return Ok(None),
+                _ => std::thread::sleep(AGAIN_AFTER),
+            }
+        }
+    }
+
+    fn hear(&self, part: &Mutex<Part>, member: NodeId, question: Question, reply: Reply) -> Result<bool, StoreError> {
+        let mut failed = None;
+        let mut part = lock(part);
+        let Part { ranking, mine, ours, strangers } = &mut *part;
+        let changed = ranking.heard(member, question, reply, |name| {
+            let key = UrlKey::checked(name)?;
+            let known = match self.graph.page(&key) {
+                Ok(row) => row.and_then(|row| mine.get(row.number as usize).copied()),
+                Err(error) => {
+                    failed = Some(error);
+                    None
+                }
+            };
+            if let Some(known) = known.filter(|number| *number != FOREIGN) {
+                return Some(known);
+            }
+            let next = *ours + strangers.len() as u32;
+            Some(*strangers.entry(name.to_vec()).or_insert(next))
+        });
+        failed.map_or(Ok(changed), Err)
+    }
+
+    /// Our part of the graph: pages of our slots, by the members' view of whose these are.
+    fn prepare(&self, order: &Order, places: &ClientPlaces) -> Result<Part, StoreError> {
+        let me = self.scoring.desk.me();
+        let passed_over: BTreeSet<NodeId> =
+            places.alive.iter().copied().filter(|node| !order.members.contains(node)).collect();
+        let owners: Vec<NodeId> =
+            (0..SLOTS).map(|slot| owner(places, Slot(slot), &passed_over).unwrap_or(me)).collect();
+        let pages = self.intake.counts().pages as usize;
+        let (mut mine, mut whose) = (vec![FOREIGN; pages], vec![me; pages]);
+        let mut count = 0;
+        self.graph.each_page::<StoreError>(|number, key| {
+            let number = number as usize;
+            if let (Some(mine), Some(whose)) = (mine.get_mut(number), whose.get_mut(number)) {
+                *whose = owners[key.slot().0 as usize % owners.len()];
+                if *whose == me {
+                    (*mine, count) = (count, count + 1);
+                }
+            }
+            Ok(())
+        })?;
+        let mut share = Share { degrees: vec![0; count as usize], ..Share::default() };
+        let mut inner: Vec<(u32, u32)> = Vec::new();
+        let mut outer: BTreeMap<NodeId, Vec<(u32, u32)>> = BTreeMap::new();
+        let other_domains_only = self.config.other_domains_only;
+        self.graph.each_row::<StoreError>(|from, row| {
+            let Some(source) = mine.get(from as usize).copied().filter(|source| *source != FOREIGN) else {
+                return Ok(());
+            };
+            let limit = if other_domains_only { row.other_domains() as usize } else { usize::MAX };
+            for to in row.take(limit) {
+                let to = to.map_err(|error| StoreError::damaged("link", error))? as usize;
+                let (Some(target), Some(of)) = (mine.get(to), whose.get(to)) else { continue };
+                share.degrees[source as usize] += 1;
+                if *target == FOREIGN {
+                    outer.entry(*of).or_default().push((to as u32, source));
+                } else {
+                    inner.push((*target, source));
+                }
+            }
+            Ok(())
+        })?;
+        (_, share.starts, share.sources) = listed(inner, Some(count));
+        for (node, links) in outer {
+            let (targets, starts, sources) = listed(links, None);
+            let mut names = Vec::with_capacity(targets.len());
+            for target in targets {
+                names.push(self.graph.key(target)?.map(UrlKey::into_bytes).unwrap_or_default());
+            }
+            share.abroad.insert(node, Abroad { names, starts, sources });
+        }
+        if self.config.use_content {
+            let mut content = vec![0.0; count as usize];
+            self.graph.each_content(|number, worth| {
+                if let Some(place) = mine.get(number as usize).and_then(|number| content.get_mut(*number as usize)) {
+                    *place = f64::from(worth);
+                }
+            })?;
+            share.content = Some(content);
+        }
+        let ranking = Ranking::new(order.number, me, &order.members, self.by, Stop::default(), share);
+        Ok(Part { ranking, mine: Arc::new(mine), ours: count, strangers: HashMap::new() })
+    }
+
+    /// Keeps the scores of our pages for whoever looks into the folder.
+    fn keep(&self, part: &Mutex<Part>, crawled: u32) {
+        let part = lock(part);
+        let (scores, _) = part.ranking.scores();
+        let score = |ours: &u32| scores.get(*ours as usize).copied().unwrap_or(0.0);
+        let all: Vec<f64> = part.mine.iter().map(score).collect();
+        let dir = self.graph.dir().join(FOLDER);
+        let name = if self.by == By::Hits { ScoreBy::Hits.name() } else { ScoreBy::PageRank.name() };
+        let kept = std::fs::create_dir_all(&dir).and_then(|()| write_state(&state_file(&dir, name), crawled, &all));
+        if let Err(error) = kept {
+            warn!(%error, dir = %dir.display(), "scores are not kept");
+        }
+    }
+
+    /// Tells the owners of queues which of our waiting pages have another level; says how many.
+    fn steer(&self, part: &Mutex<Part>) -> Result<u64, StoreError> {
+        // Not under the lock: others may still draw the last numbers.
+        let (scores, pages, mine, strangers) = {
+            let part = lock(part);
+            let (scores, pages) = part.ranking.scores();
+            (scores.to_vec(), pages, Arc::clone(&part.mine), part.strangers.clone())
+        };
+        let spiders = SpiderDesk::new(self.scoring.desk.clone());
+        let (mut told, mut moved) = (Vec::new(), 0);
+        let mut tell = |told: &mut Vec<(UrlKey, i16)>| match self.runtime.block_on(spiders.worth(std::mem::take(told)))
+        {
+            Ok(count) => moved += count,
+            Err(error) => warn!(%error, "pages keep their places until scores are computed again"),
+        };
+        self.graph.each_waiting_page(|key, number, before| {
+            let ours = number.and_then(|number| mine.get(number as usize).copied()).filter(|ours| *ours != FOREIGN);
+            let ours = ours.or_else(|| strangers.get(key.as_bytes()).copied());
+            let Some(score) = ours.and_then(|ours| scores.get(ours as usize)) else { return !self.ends.load(Relaxed) };
+            let now = level(*score, pages as usize);
+            if now != before {
+                told.push((key, now));
+                if told.len() >= TOLD_AT_ONCE {
+                    tell(&mut told);
+                }
+            }
+            !self.ends.load(Relaxed)
+        })?;
+        if !told.is_empty() {
+            tell(&mut told);
+        }
+        self.metrics.moved(moved);
+        Ok(moved)
+    }
+}
+
+/// Pairs of a page and one that links to it as lists: the pages that have any, or all `count`, where their lists begin, and the lists.
+fn listed(mut pairs: Vec<(u32, u32)>, count: Option<u32>) -> (Vec<u32>, Vec<u64>, Vec<u32>) {
+    pairs.sort_unstable();
+    let targets: Vec<u32> = match count {
+        Some(count) => (0..count).collect(),
+        None => {
+            let mut targets: Vec<u32> = pairs.iter().map(|(target, _)| *target).collect();
+            targets.dedup();
+            targets
+        }
+    };
+    let mut starts = Vec::with_capacity(targets.len() + 1);
+    let mut at = 0;
+    for target in &targets {
+        starts.push(at as u64);
+        while pairs.get(at).is_some_and(|(of, _)| of == target) {
+            at += 1;
+        }
+    }
+    starts.push(at as u64);
+    (targets, starts, pairs.into_iter().map(|(_, source)| source).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_become_lists() {
+        let pairs = vec![(3, 1), (0, 2), (3, 0)];
+        assert_eq!(listed(pairs.clone(), None), (vec![0, 3], vec![0, 1, 3], vec![2, 0, 1]));
+        assert_eq!(listed(pairs, Some(5)), (vec![0, 1, 2, 3, 4], vec![0, 1, 1, 1, 3, 3], vec![2, 0, 1]));
+        assert_eq!(listed(Vec::new(), None), (vec![], vec![0], vec![]));
+    }
+}

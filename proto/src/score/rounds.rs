@@ -1,0 +1,786 @@
+//! Scores over the graph of a cluster: every node has the pages of its own slots, and what links give to pages of others goes over in rounds.
+//!
+//! A *ranking* has a number and fixed members, who agree on whose each slot is. In stage 0 each node names to each other one the pages of that one which its own pages
+//! link to, once; from then on only numbers travel, in the order of the names. In stage 1 they count their pages. Every stage after that is a loop of PageRank, or half
+//! a loop of HITS: each node works out what its pages give to those that it named (or, for the hubs of HITS, what those that were named to it are worth), and when it has heard that of
+//! everybody for this stage it has the next vector of its own pages. Sums over all pages come with the numbers and are added up in the order of the members,
+//! so that all of them come to the same sums and stop after the same loop.
+//!
+//! Everything is drawn, nothing is pushed: a node asks for what it lacks ([`Ranking::wants`]) until it has it ([`Ranking::heard`]), and answers from what it has
+//! ([`Ranking::answer`]). So what is lost is asked for again, what comes twice is not taken twice, and nobody is flooded. A node can be one stage ahead of another and no
+//! more; it keeps the numbers of two stages. A member that dies ends the ranking for all: the others begin a new one without it, in which its slots are theirs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Lists, Stop, distance, total};
+use crate::id::NodeId;
+
+/// Numbers in one answer: a quarter of a megabyte.
+pub const PART_NUMBERS: usize = 32_768;
+/// Bytes of names in one answer, about.
+pub const PART_BYTES: usize = 256 << 10;
+
+/// The stage of names, that of counts, and the first loop.
+const NAMES: u32 = 0;
+const COUNTS: u32 = 1;
+const LOOPS: u32 = 2;
+
+/// Two vectors that sum to 1 are never further apart.
+const CHANGE_MAX: f64 = 2.0;
+
+/// What is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum By {
+    /// PageRank with this damping.
+    PageRank(f64),
+    /// The authorities of HITS.
+    Hits,
+}
+
+/// Pages of another node that pages of this one link to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Abroad {
+    /// Their keys.
+    pub names: Vec<Vec<u8>>,
+    /// For each, the numbers of our pages that link to it, as in [`Lists`].
+    pub starts: Vec<u64>,
+    /// These numbers.
+    pub sources: Vec<u32>,
+}
+
+/// A node's part of the graph: pages of its own slots, numbered from 0 on.
+#[derive(Clone, Debug, Default)]
+pub struct Share {
+    /// Links between its own pages: where the sources of each page begin in `sources`, as in [`Lists`].
+    pub starts: Vec<u64>,
+    /// Sources.
+    pub sources: Vec<u32>,
+    /// How many pages each page links to, wherever these are.
+    pub degrees: Vec<u32>,
+    /// What contents are worth by themselves; none or one for each page.
+    pub content: Option<Vec<f64>>,
+    /// Links to pages of others.
+    pub abroad: BTreeMap<NodeId, Abroad>,
+}
+
+/// What is asked of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Question {
+    /// In which ranking.
+    pub ranking: u64,
+    /// Of which stage.
+    pub stage: u32,
+    /// Which part, from 0 on.
+    pub part: u32,
+}
+
+/// What a member answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// A part.
+    Part {
+        /// Keys of pages, in the stage of names.
+        names: Vec<Vec<u8>>,
+        /// Numbers, in the order of names.
+        numbers: Vec<f64>,
+        /// Its part of sums over all pages.
+        sums: [f64; 3],
+        /// There is another part.
+        more: bool,
+    },
+    /// It is not that far.
+    NotYet,
+    /// It takes part in no such ranking, or no longer.
+    Unknown,
+}
+
+/// What nodes ask each other about rankings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RankAsk {
+    /// Take part in a ranking, if you see the members and their slots as I do.
+    Begin {
+        /// Its number: newer ones are larger.
+        number: u64,
+        /// Who takes part.
+        members: Vec<NodeId>,
+        /// A digest of whose each slot is.
+        ring: u64,
+    },
+    /// Give me this.
+    Draw {
+        /// Who asks.
+        from: NodeId,
+        /// What.
+        question: Question,
+    },
+}
+
+/// What nodes answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum RankSaid {
+    /// Whether it takes part.
+    Begun(bool),
+    /// What was asked for.
+    Reply(Reply),
+}
+
+/// What is heard of a member in the stage under way.
+#[derive(Clone, Debug, Default)]
+struct Hearing {
+    parts: u32,
+    numbers: Vec<f64>,
+    sums: [f64; 3],
+    is_whole: bool,
+}
+
+/// Numbers that were worked out for a stage: for each member, and our part of the sums.
+#[derive(Clone, Debug, Default)]
+struct Spoken {
+    numbers: BTreeMap<NodeId, Vec<f64>>,
+    sums: [f64; 3],
+}
+
+/// How a ranking stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It goes on.
+    Goes,
+    /// It has ended, after so many loops: scores are there.
+    Ended(u32),
+}
+
+/// One node's part in a ranking.
+pub struct Ranking {
+    number: u64,
+    me: NodeId,
+    members: Vec<NodeId>,
+    by: By,
+    stop: Stop,
+    share: Share,
+    /// For each member, the numbers of our pages that it named.
+    named: BTreeMap<NodeId, Vec<u32>>,
+    stage: u32,
+    heard: BTreeMap<NodeId, Hearing>,
+    /// What was worked out for this stage and the one before.
+    spoken: BTreeMap<u32, Spoken>,
+    /// Pages of all members, and what all contents are worth.
+    pages: f64,
+    content: f64,
+    /// PageRank, or authorities.
+    scores: Vec<f64>,
+    hubs: Vec<f64>,
+    /// Scores and hubs as they were in the loop before; only HITS needs them.
+    last: (Vec<f64>, Vec<f64>),
+    /// Our part of the last change of scores and hubs.
+    change: [f64; 2],
+    standing: Standing,
+}
+
+impl Ranking {
+    /// Takes part in a ranking of these members, of which this node is one.
+    pub fn new(number: u64, me: NodeId, members: &[NodeId], by: By, stop: Stop, share: Share) -> Ranking {
+        let mut members = members.to_vec();
+        members.extend((!members.contains(&me)).then_some(me));
+        members.sort();
+        members.dedup();
+        let spoken = BTreeMap::from([(NAMES, Spoken::default())]);
+        let mut ranking = Ranking {
+            number,
+            me,
+            members,
+            by,
+            stop,
+            share,
+            named: BTreeMap::new(),
+            stage: NAMES,
+            heard: BTreeMap::new(),
+            spoken,
+            pages: 0.0,
+            content: 0.0,
+            scores: Vec::new(),
+            hubs: Vec::new(),
+            last: (Vec::new(), Vec::new()),
+            change: [CHANGE_MAX; 2],
+            standing: Standing::Goes,
+        };
+        ranking.advance();
+        ranking
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Who takes part.
+    pub fn members(&self) -> &[NodeId] {
+        &self.members
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The stage that it is in; it only grows.
+    pub fn stage(&self) -> u32 {
+        self.stage
+    }
+
+    /// The scores of our pages by number, and how many pages all members have together. They mean something once it has ended.
+    pub fn scores(&self) -> (&[f64], u64) {
+        (&self.scores, self.pages as u64)
+    }
+
+    /// What is lacking, and from whom.
+    pub fn wants(&self) -> Vec<(NodeId, Question)> {
+        if self.standing != Standing::Goes {
+            return Vec::new();
+        }
+        let lacking = self.others().filter(|member| !self.heard.get(member).is_some_and(|heard| heard.is_whole));
+        let part = |member: &NodeId| self.heard.get(member).map_or(0, |heard| heard.parts);
+        lacking
+            .map(|member| (member, Question { ranking: self.number, stage: self.stage, part: part(&member) }))
+            .collect()
+    }
+
+    fn others(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.members.iter().copied().filter(|member| *member != self.me)
+    }
+
+    /// Answers a member.
+    pub fn answer(&self, from: NodeId, question: Question) -> Reply {
+        let Question { ranking, stage, part } = question;
+        if ranking != self.number || !self.members.contains(&from) || from == self.me {
+            return Reply::Unknown;
+        }
+        if stage == NAMES {
+            return self.names(from, part as usize);
+        }
+        match self.spoken.get(&stage) {
+            Some(spoken) => {
+                let all = spoken.numbers.get(&from).map_or(&[][..], Vec::as_slice);
+                let begin = (part as usize).saturating_mul(PART_NUMBERS).min(all.len());
+                let end = (begin + PART_NUMBERS).min(all.len());
+                let (numbers, names) = (all[begin..end].to_vec(), Vec::new());
+                Reply::Part { names, numbers, sums: spoken.sums, more: end < all.len() }
+            }
+            None if stage > self.stage => Reply::NotYet,
+            None => Reply::Unknown,
+        }
+    }
+
+    fn names(&self, to: NodeId, part: usize) -> Reply {
+        let all = self.share.abroad.get(&to).map_or(&[][..], |abroad| abroad.names.as_slice());
+        // Parts have no fixed length: the whole list is cut in the same places every time.
+        let (mut begin, mut end, mut number) = (0, 0, 0);
+        loop {
+            let mut bytes = 0;
+            while end < all.len() && end - begin < PART_NUMBERS && bytes < PART_BYTES {
+                bytes += all[end].len() + 8;
+                end += 1;
+            }
+            if number == part || end == all.len() {
+                break;
+            }
+            (begin, number) = (end, number + 1);
+        }
+        let names = if number == part { all[begin..end].to_vec() } else { Vec::new() };
+        Reply::Part { names, numbers: Vec::new(), sums: [0.0; 3], more: end < all.len() }
+    }
+
+    /// Takes in what a member answered. `number` is asked for the number of our page with a key, in the stage of names; a page that is new to us gets the next number.
+    /// What was not asked for, or was asked for twice, changes nothing. Says whether anything changed.
+    pub fn heard(
+        &mut self,
+        from: NodeId,
+        question: Question,
+        reply: Reply,
+        mut number: impl FnMut(&[u8]) -> Option<u32>,
+    ) -> bool {
+        let Reply::Part { names, numbers, sums, more } = reply else { return false };
+        let asked = self.wants().contains(&(from, question));
+        if !asked || !sums.iter().chain(&numbers).all(|number| number.is_finite()) {
+            return false;
+        }
+        if self.stage == NAMES {
+            let named = self.named.entry(from).or_default();
+            // A name that is none of ours gets no page: what is given to it is left out.
+            named.extend(names.iter().map(|name| number(name).unwrap_or(u32::MAX)));
+        }
+        let heard = self.heard.entry(from).or_default();
+        heard.numbers.extend(numbers);
+        (heard.sums, heard.is_whole, heard.parts) = (sums, !more, heard.parts + 1);
+        self.advance();
+        true
+    }
+
+    /// Goes on as far as what was heard lets it.
+    fn advance(&mut self) {
+        while self.standing == Standing::Goes
+            && self.others().all(|member| self.heard.get(&member).is_some_and(|heard| heard.is_whole))
+        {
+            let heard = std::mem::take(&mut self.heard);
+            let mut sums = [0.0; 3];
+            for member in &self.members {
+                let part = if *member == self.me { self.spoken[&self.stage].sums } else { heard[member].sums };
+                sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+            }
+            let next = match self.stage {
+                NAMES => self.counts(),
+                COUNTS => self.begin(sums),
+                _ => self.turn(&heard, sums),
+            };
+            let Some(next) = next else { return };
+            self.stage += 1;
+            self.spoken.insert(self.stage, next);
+            self.spoken.retain(|stage, _| stage + 1 >= self.stage);
+        }
+    }
+
+    /// All names are known: so are our pages.
+    fn counts(&mut self) -> Option<Spoken> {
+        let named =
+            self.named.values().flatten().filter(|number| **number != u32::MAX).map(|number| *number as usize + 1);
+        let pages = named.max().unwrap_or(0).max(self.share.degrees.len());
+        self.share.degrees.resize(pages, 0);
+        let links = self.share.sources.len() as u64;
+        self.share.starts.resize(pages + 1, links);
+        let content = match &mut self.share.content {
+            Some(content) => {
+                content.resize(pages, 0.0);
+                total(content)
+            }
+            None => 0.0,
+        };
+        Some(Spoken { numbers: BTreeMap::new(), sums: [pages as f64, content, 0.0] })
+    }
+
+    /// All pages are counted: the first vector is even.
+    fn begin(&mut self, sums: [f64; 3]) -> Option<Spoken> {
+        (self.pages, self.content) = (sums[0], sums[1]);
+        let pages = self.share.degrees.len();
+        self.scores = vec![1.0 / self.pages.max(1.0); pages];
+        self.hubs = self.scores.clone();
+        if self.pages == 0.0 {
+            self.standing = Standing::Ended(0);
+            return None;
+        }
+        Some(self.speak(LOOPS))
+    }
+
+    fn has_content(&self) -> bool {
+        self.content > 0.0 && self.content.is_finite()
+    }
+
+    fn content_of(&self, page: usize) -> f64 {
+        self.share.content.as_ref().and_then(|content| content.get(page)).copied().unwrap_or(0.0)
+    }
+
+    /// Whether a stage of HITS goes from authorities to the hubs that link to them.
+    fn is_backward(stage: u32) -> bool {
+        (stage - LOOPS).is_multiple_of(2)
+    }
+
+    /// What our pages hand on along their links, or are worth to those that link to them.
+    fn worth(&self, stage: u32) -> Vec<f64> {
+        match self.by {
+            By::PageRank(damping) => {
+                let share = |(score, degree): (&f64, &u32)| damping * score / f64::from((*degree).max(1));
+                self.scores.iter().zip(&self.share.degrees).map(share).collect()
+            }
+            By::Hits if !Self::is_backward(stage) => self.hubs.clone(),
+            By::Hits if self.has_content() => {
+                self.scores.iter().zip(0..).map(|(score, page)| score * self.content_of(page)).collect()
+            }
+            By::Hits => self.scores.clone(),
+        }
+    }
+
+    /// Works out what the others need in a stage.
+    fn speak(&self, stage: u32) -> Spoken {
+        let worth = self.worth(stage);
+        let backward = self.by == By::Hits && Self::is_backward(stage);
+        let mut numbers = BTreeMap::new();
+        for member in self.others() {
+            let given: Vec<f64> = if backward {
+                let named = self.named.get(&member).map_or(&[][..], Vec::as_slice);
+                named.iter().map(|page| worth.get(*page as usize).copied().unwrap_or(0.0)).collect()
+            } else {
+                let Some(abroad) = self.share.abroad.get(&member) else { continue };
+                let sources =
+                    |place: usize| &abroad.sources[abroad.starts[place] as usize..abroad.starts[place + 1] as usize];
+                let sum = |place| sources(place).iter().map(|page| worth[*page as usize]).sum();
+                (0..abroad.names.len()).map(sum).collect()
+            };
+            numbers.insert(member, given);
+        }
+        let first = match self.by {
+            By::PageRank(damping) => {
+                let flows = self.scores.iter().zip(&self.share.degrees).filter(|(_, degree)| **degree > 0);
+                damping * total(&flows.map(|(score, _)| *score).collect::<Vec<f64>>())
+            }
+            By::Hits if backward => total(&self.scores),
+            By::Hits => total(&self.hubs),
+        };
+        Spoken { numbers, sums: [first, self.change[0], self.change[1]] }
+    }
+
+    /// Everybody was heard in this stage: the next vector, unless the last one was good enough.
+    fn turn(&mut self, heard: &BTreeMap<NodeId, Hearing>, mut sums: [f64; 3]) -> Option<Spoken> {
+        let is_hits = self.by == By::Hits;
+        let halves = if is_hits { 2 } else { 1 };
+        let loops = (self.stage - LOOPS) / halves;
+        let backward = is_hits && Self::is_backward(self.stage);
+        if is_hits {
+            // What was sent is not divided by its sum yet; whoever has heard all sums does that.
+            let (vector, last, place) = match backward {
+                true => (&mut self.scores, &mut self.last.0, 0),
+                false => (&mut self.hubs, &mut self.last.1, 1),
+            };
+            let even = 1.0 / self.pages;
+            vector.iter_mut().for_each(|number| *number = if sums[0] > 0.0 { *number / sums[0] } else { even });
+            self.change[place] = if last.len() == vector.len() { distance(vector, last) } else { CHANGE_MAX };
+            last.clone_from(vector);
+        }
+        let change = if is_hits { sums[1].max(sums[2]) } else { sums[1] };
+        let begins_loop = (self.stage - LOOPS).is_multiple_of(halves);
+        if begins_loop && loops > 0 && (change <= self.stop.precision || loops >= self.stop.loops_max) {
+            self.standing = Standing::Ended(loops);
+            return None;
+        }
+        if is_hits && sums[0] <= 0.0 {
+            sums[0] = 1.0; // nothing links to anything: nothing was sent
+        }
+        let next = self.gather(heard, sums, backward);
+        if !is_hits {
+            self.change[0] = distance(&next, &self.scores);
+        }
+        *(if backward { &mut self.hubs } else { &mut self.scores }) = next;
+        Some(self.speak(self.stage + 1))
+    }
+
+    fn gather(&self, heard: &BTreeMap<NodeId, Hearing>, sums: [f64; 3], backward: bool) -> Vec<f64> {
+        let worth = self.worth(self.stage);
+        let mut next = vec![0.0; worth.len()];
+        let Some(lists) = Lists::new(&self.share.starts, &self.share.sources) else { return next };
+        let scale = if self.by == By::Hits { 1.0 / sums[0] } else { 1.0 };
+        if backward {
+            for (page, worth) in worth.iter().enumerate() {
+                lists.of(page).iter().for_each(|source| next[*source as usize] += worth);
+            }
+            for (member, abroad) in &self.share.abroad {
+                let Some(heard) = heard.get(member) else { continue };
+                for (place, number) in heard.numbers.iter().enumerate().take(abroad.names.len()) {
+                    let sources = &abroad.sources[abroad.starts[place] as usize..abroad.starts[place + 1] as usize];
+                    sources.iter().for_each(|source| next[*source as usize] += number * scale);
+                }
+            }
+            return next;
+        }
+        for (page, sum) in next.iter_mut().enumerate() {
+            *sum = lists.of(page).iter().map(|source| worth[*source as usize]).sum();
+        }
+        for (member, heard) in heard {
+            let named = self.named.get(member).map_or(&[][..], Vec::as_slice);
+            for (page, number) in named.iter().zip(&heard.numbers) {
+                if let Some(sum) = next.get_mut(*page as usize) {
+                    *sum += number * scale;
+                }
+            }
+        }
+        if let By::PageRank(_) = self.by {
+            let rest = 1.0 - sums[0];
+            let (pages, has_content) = (self.pages, self.has_content());
+            for (page, score) in next.iter_mut().enumerate() {
+                *score += if has_content { rest * self.content_of(page) / self.content } else { rest / pages };
+            }
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::super::hits::Hits;
+    use super::super::pagerank::PageRank;
+    use super::super::{Graph, OneCore, Scorer};
+    use super::*;
+
+    const EXACT: Stop = Stop { precision: 1e-10, loops_max: 500 };
+
+    /// A graph that every node keeps as a whole, as replicas of all slots would; whose a page is goes by the members.
+    struct World {
+        pages: u32,
+        links: Vec<(u32, u32)>,
+        content: Option<Vec<f64>>,
+    }
+
+    impl World {
+        fn random(random: &mut ChaCha8Rng) -> World {
+            let pages = random.random_range(1..60);
+            let count = random.random_range(0..pages * 4);
+            let mut links: Vec<(u32, u32)> =
+                (0..count).map(|_| (random.random_range(0..pages), random.random_range(0..pages))).collect();
+            links.sort_unstable();
+            links.dedup();
+            let content = random.random_bool(0.5).then(|| (0..pages).map(|_| random.random_range(0.0..1.0)).collect());
+            World { pages, links, content }
+        }
+
+        fn owner(page: u32, members: &[NodeId]) -> NodeId {
+            members[(page as usize * 7 + 3) % members.len()]
+        }
+
+        /// Pages that a node knows of its own accord: those that have links, and those that its own pages link to.
+        fn share(&self, me: NodeId, members: &[NodeId]) -> (Share, Vec<u32>) {
+            let mine = |page: u32| Self::owner(page, members) == me;
+            let links: Vec<(u32, u32)> = self.links.iter().copied().filter(|(from, _)| mine(*from)).collect();
+            let mut pages: Vec<u32> =
+                links.iter().flat_map(|(from, to)| [*from, *to]).filter(|page| mine(*page)).collect();
+            // Pages without any link are known to whoever has them.
+            let alone = (0..self.pages).filter(|page| !self.links.iter().any(|(from, to)| from == page || to == page));
+            pages.extend(alone.filter(|page| mine(*page)));
+            pages.sort_unstable();
+            pages.dedup();
+            let number = |page: u32| pages.binary_search(&page).expect("a page of ours") as u32;
+            let mut into: Vec<Vec<u32>> = vec![Vec::new(); pages.len()];
+            let mut degrees = vec![0; pages.len()];
+            let mut foreign: BTreeMap<NodeId, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
+            for (from, to) in links {
+                degrees[number(from) as usize] += 1;
+                if mine(to) {
+                    into[number(to) as usize].push(number(from));
+                } else {
+                    foreign.entry(Self::owner(to, members)).or_default().entry(to).or_default().push(number(from));
+                }
+            }
+            let flat = |lists: Vec<Vec<u32>>| {
+                let mut starts = vec![0];
+                lists.iter().for_each(|list| starts.push(starts[starts.len() - 1] + list.len() as u64));
+                (starts, lists.concat())
+            };
+            let abroad = foreign.into_iter().map(|(node, named)| {
+                let names = named.keys().map(|page| page.to_be_bytes().to_vec()).collect();
+                let (starts, sources) = flat(named.into_values().collect());
+                (node, Abroad { names, starts, sources })
+            });
+            let content =
+                self.content.as_ref().map(|content| pages.iter().map(|page| content[*page as usize]).collect());
+            let abroad = abroad.collect();
+            let (starts, sources) = flat(into);
+            (Share { starts, sources, degrees, content, abroad }, pages)
+        }
+
+        /// What one node alone computes.
+        fn oracle(&self, by: By) -> Vec<f64> {
+            let pages = self.pages as usize;
+            let lists = |of: fn(&(u32, u32)) -> (u32, u32)| {
+                let mut sorted: Vec<(u32, u32)> = self.links.iter().map(of).collect();
+                sorted.sort_unstable();
+                let start = |page: usize| sorted.partition_point(|(of, _)| (*of as usize) < page) as u64;
+                (
+                    (0..=pages).map(start).collect::<Vec<u64>>(),
+                    sorted.iter().map(|(_, other)| *other).collect::<Vec<u32>>(),
+                )
+            };
+            let (out, into) = (lists(|link| *link), lists(|(from, to)| (*to, *from)));
+            let degrees: Vec<u32> = out.0.windows(2).map(|ends| (ends[1] - ends[0]) as u32).collect();
+            let graph = Graph {
+                into: Lists::new(&into.0, &into.1).unwrap(),
+                degrees: &degrees,
+                out: Lists::new(&out.0, &out.1),
+                content: self.content.as_deref(),
+            };
+            let mut scorer: Box<dyn Scorer> = match by {
+                By::PageRank(damping) => Box::new(PageRank::new(damping)),
+                By::Hits => Box::<Hits>::default(),
+            };
+            scorer.update(&graph, &EXACT, &OneCore);
+            scorer.scores().to_vec()
+        }
+    }
+
+    /// A node: its part in the ranking, and the pages behind its numbers.
+    struct Node {
+        ranking: Ranking,
+        pages: Vec<u32>,
+    }
+
+    fn start(world: &World, number: u64, members: &[NodeId], by: By) -> BTreeMap<NodeId, Node> {
+        let node = |me: &NodeId| {
+            let (share, pages) = world.share(*me, members);
+            // What nobody has a content score for is worth nothing by itself; here the oracle has one for every page.
+            (*me, Node { ranking: Ranking::new(number, *me, members, by, EXACT, share), pages })
+        };
+        members.iter().map(node).collect()
+    }
+
+    /// Lets the nodes ask each other in a random order, with answers lost, late and twice, until all have ended or `steps` are over.
+    fn run(nodes: &mut BTreeMap<NodeId, Node>, world: &World, random: &mut ChaCha8Rng, steps: usize) -> bool {
+        let mut late: Vec<(NodeId, NodeId, Question, Reply)> = Vec::new();
+        for _ in 0..steps {
+            if nodes.values().all(|node| node.ranking.standing() != Standing::Goes) {
+                return true;
+            }
+            let names: Vec<NodeId> = nodes.keys().copied().collect();
+            let asks = names[random.random_range(0..names.len())];
+            let wants = nodes[&asks].ranking.wants();
+            if !wants.is_empty() {
+                let (of, question) = wants[random.random_range(0..wants.len())];
+                let Some(asked) = nodes.get(&of) else { continue }; // it is dead
+                let reply = asked.ranking.answer(asks, question);
+                assert_ne!(reply, Reply::Unknown, "nobody is two stages behind");
+                late.push((asks, of, question, reply));
+            }
+            if !late.is_empty() {
+                let at = random.random_range(0..late.len());
+                let (to, from, question, reply) = match random.random_range(0..10) {
+                    0 => {
+                        late.swap_remove(at); // lost
+                        continue;
+                    }
+                    1 => late[at].clone(), // and once more, some time
+                    _ => late.swap_remove(at),
+                };
+                let Some(node) = nodes.get_mut(&to) else { continue };
+                let pages = &mut node.pages;
+                node.ranking.heard(from, question, reply, |name| {
+                    let page = u32::from_be_bytes(name.try_into().ok()?);
+                    assert!(page < world.pages);
+                    let known = pages.iter().position(|known| *known == page);
+                    Some(known.unwrap_or_else(|| {
+                        pages.push(page);
+                        pages.len() - 1
+                    }) as u32)
+                });
+            }
+            late.truncate(200);
+        }
+        false
+    }
+
+    fn assert_is_oracle(nodes: &BTreeMap<NodeId, Node>, world: &World, by: By, what: &str) {
+        let mut scores = vec![f64::NAN; world.pages as usize];
+        for node in nodes.values() {
+            let (found, pages) = node.ranking.scores();
+            assert_eq!((found.len(), pages), (node.pages.len(), u64::from(world.pages)), "{what}");
+            node.pages.iter().zip(found).for_each(|(page, score)| scores[*page as usize] = *score);
+        }
+        let apart = distance(&scores, &world.oracle(by));
+        assert!(apart < 1e-6, "{what}: {apart} apart");
+    }
+
+    #[test]
+    fn several_nodes_compute_what_one_would_whatever_is_lost_or_late() {
+        for seed in 0..150 {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            // Contents of pages that only others know are not told: personalised by content only where each page is crawled.
+            let world = World { content: None, ..World::random(&mut random) };
+            for by in [By::PageRank(0.85), By::Hits] {
+                let members: Vec<NodeId> = (1..=random.random_range(1..6)).map(NodeId).collect();
+                let mut nodes = start(&world, 7, &members, by);
+                let what = format!("seed {seed}, {} nodes, {by:?}", members.len());
+                assert!(run(&mut nodes, &world, &mut random, 400_000), "{what} does not end");
+                assert_is_oracle(&nodes, &world, by, &what);
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_dies_mid_way_and_the_others_come_to_the_same_result() {
+        for seed in 0..60 {
+            let mut random = ChaCha8Rng::seed_from_u64(1_000 + seed);
+            let world = World { content: None, ..World::random(&mut random) };
+            let by = if seed % 2 == 0 { By::PageRank(0.85) } else { By::Hits };
+            let members: Vec<NodeId> = (1..=random.random_range(2..6)).map(NodeId).collect();
+            let mut nodes = start(&world, 7, &members, by);
+            let steps = random.random_range(0..500);
+            if run(&mut nodes, &world, &mut random, steps) {
+                continue; // it was quick
+            }
+            let dead = members[random.random_range(0..members.len())];
+            nodes.remove(&dead);
+            let what = format!("seed {seed}");
+            assert!(
+                !run(&mut nodes, &world, &mut random, 2_000) || nodes.is_empty(),
+                "{what}: without one member nobody ends"
+            );
+            // Who is left has all slots among them.
+            let rest: Vec<NodeId> = members.iter().copied().filter(|member| *member != dead).collect();
+            let mut nodes = start(&world, 8, &rest, by);
+            assert!(run(&mut nodes, &world, &mut random, 400_000), "{what} does not end");
+            assert_is_oracle(&nodes, &world, by, &what);
+        }
+    }
+
+    #[test]
+    fn contents_personalise_over_nodes_too() {
+        for seed in 0..40 {
+            let mut random = ChaCha8Rng::seed_from_u64(2_000 + seed);
+            let world = World::random(&mut random);
+            // Every page links to itself, so that every page is known to its own node.
+            let mut links: Vec<(u32, u32)> =
+                world.links.iter().copied().chain((0..world.pages).map(|page| (page, page))).collect();
+            links.sort_unstable();
+            links.dedup();
+            let world = World { links, ..world };
+            for by in [By::PageRank(0.85), By::Hits] {
+                let members: Vec<NodeId> = (1..=random.random_range(1..4)).map(NodeId).collect();
+                let mut nodes = start(&world, 7, &members, by);
+                assert!(run(&mut nodes, &world, &mut random, 400_000));
+                assert_is_oracle(&nodes, &world, by, &format!("seed {seed} {by:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn long_lists_go_over_in_parts() {
+        // Everybody links to everything of the other node.
+        let (ours, theirs) = (2u32, PART_NUMBERS as u32 + 100);
+        let names = (0..theirs).map(|page| [page.to_be_bytes().to_vec(), vec![0; 60]].concat()).collect::<Vec<_>>();
+        let starts: Vec<u64> = (0..=u64::from(theirs)).map(|page| page * u64::from(ours)).collect();
+        let sources = (0..theirs).flat_map(|_| 0..ours).collect();
+        let abroad = BTreeMap::from([(NodeId(2), Abroad { names, starts, sources })]);
+        let share = Share { starts: vec![0; 3], sources: Vec::new(), degrees: vec![theirs; 2], content: None, abroad };
+        let members = [NodeId(1), NodeId(2)];
+        let by = By::PageRank(0.85);
+        let mut one = Ranking::new(1, NodeId(1), &members, by, EXACT, share);
+        let mut two = Ranking::new(1, NodeId(2), &members, by, EXACT, Share { starts: vec![0], ..Share::default() });
+        let mut parts = 0;
+        while one.standing() == Standing::Goes || two.standing() == Standing::Goes {
+            for (of, question) in one.wants() {
+                let reply = two.answer(NodeId(1), question);
+                one.heard(of, question, reply, |_| None);
+            }
+            for (of, question) in two.wants() {
+                let reply = one.answer(NodeId(2), question);
+                parts += u32::from(question.stage == NAMES);
+                two.heard(of, question, reply, |name| Some(u32::from_be_bytes(name[..4].try_into().unwrap())));
+            }
+        }
+        assert!(parts > 8, "{parts} parts of names");
+        let all = total(one.scores().0) + total(two.scores().0);
+        assert!((all - 1.0).abs() < 1e-9 && two.scores().0.len() == theirs as usize, "{all}");
+    }
+
+    #[test]
+    fn strangers_and_other_rankings_are_told_nothing() {
+        let members = [NodeId(1), NodeId(2)];
+        let ranking =
+            Ranking::new(5, NodeId(1), &members, By::Hits, EXACT, Share { starts: vec![0], ..Share::default() });
+        let question = Question { ranking: 5, stage: 0, part: 0 };
+        assert_eq!(ranking.answer(NodeId(3), question), Reply::Unknown);
+        assert_eq!(ranking.answer(NodeId(2), Question { ranking: 4, ..question }), Reply::Unknown);
+        assert_eq!(ranking.answer(NodeId(2), Question { stage: 9, ..question }), Reply::NotYet);
+        assert!(matches!(
+            ranking.answer(NodeId(2), Question { part: u32::MAX, ..question }),
+            Reply::Part { more: false, .. }
+        ));
+    }
+}

@@ -1,0 +1,245 @@
+//! A batch: the work order of one run of the crawler or the processor, as the programs of the original hand it to each other. What a program does not know of it goes through unchanged.
+
+use serde_json::{Map, Value as Json};
+
+use super::operation::{BadRequest, object, without_nulls};
+use super::{GENERAL_SITE, Site};
+use crate::error_mask::{ErrorBit, ErrorMask};
+
+/// Items of a batch.
+pub const ITEMS_MAX: usize = 1_000;
+/// Seconds that a batch may take if it does not say.
+const SECONDS_DEFAULT: u64 = 360;
+/// Seconds that a batch may take at most.
+const SECONDS_MAX: u64 = 86_400;
+
+/// A batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    fields: Map<String, Json>,
+    /// What is to be done.
+    pub items: Vec<BatchItem>,
+}
+
+/// One URL of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchItem {
+    fields: Map<String, Json>,
+}
+
+impl Batch {
+    /// Reads one.
+    pub fn read(body: Json) -> Result<Batch, BadRequest> {
+        let mut fields = object(without_nulls(body))?;
+        let Some(Json::Array(items)) = fields.remove("items") else {
+            return Err(BadRequest::new("items", "is missing: a list of what is to be done".to_owned()));
+        };
+        if items.len() > ITEMS_MAX {
+            return Err(BadRequest::new("items", format!("{} of them, more than {ITEMS_MAX}", items.len())));
+        }
+        for name in ["maxItems", "maxExecutionTime", "errorMask"] {
+            if fields.get(name).is_some_and(|value| value.as_u64().is_none()) {
+                return Err(BadRequest::new(name, "is no number".to_owned()));
+            }
+        }
+        let item = |(at, item): (usize, Json)| BatchItem::read(item).map_err(|bad| named(at, bad));
+        let items = items.into_iter().enumerate().map(item).collect::<Result<_, _>>()?;
+        Ok(Batch { fields, items })
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.fields.get(name).and_then(Json::as_u64).unwrap_or(0)
+    }
+
+    /// Seconds that it may take.
+    pub fn seconds_max(&self) -> u64 {
+        match self.number("maxExecutionTime") {
+            0 => SECONDS_DEFAULT,
+            seconds => seconds.min(SECONDS_MAX),
+        }
+    }
+
+    /// Leaves out items beyond `maxItems`, if it says one; that is an error of the batch.
+    pub fn shorten(&mut self) {
+        let most = self.number("maxItems") as usize;
+        if most > 0 && self.items.len() > most {
+            self.items.truncate(most);
+            self.note(ErrorBit::ItemsMax);
+        }
+    }
+
+    /// Adds an error of the batch.
+    pub fn note(&mut self, bit: ErrorBit) {
+        let mut mask = ErrorMask(self.number("errorMask"));
+        mask.set(bit);
+        self.fields.insert("errorMask".to_owned(), Json::from(mask.0));
+    }
+
+    /// Its id, as it is written.
+    pub fn id(&self) -> Json {
+        self.fields.get("id").cloned().unwrap_or(Json::from(0))
+    }
+
+    /// As JSON.
+    pub fn into_json(self) -> Json {
+        let mut fields = self.fields;
+        let items = self.items.into_iter().map(|item| Json::Object(item.fields)).collect();
+        fields.insert("items".to_owned(), Json::Array(items));
+        Json::Object(fields)
+    }
+}
+
+fn named(at: usize, bad: BadRequest) -> BadRequest {
+    let dot = if bad.field.is_empty() { "" } else { "." };
+    BadRequest::new(&format!("items[{at}]{dot}{}", bad.field), bad.what)
+}
+
+impl BatchItem {
+    fn read(body: Json) -> Result<BatchItem, BadRequest> {
+        let item = BatchItem { fields: object(body)? };
+        for name in ["urlObj", "siteObj", "urlContentResponse"] {
+            if item.fields.get(name).is_some_and(|value| !value.is_object()) {
+                return Err(BadRequest::new(name, "is no object".to_owned()));
+            }
+        }
+        item.url()?;
+        item.site()?;
+        Ok(item)
+    }
+
+    /// Its URL, as it is written.
+    pub fn url(&self) -> Result<&str, BadRequest> {
+        match self.fields.get("urlObj").and_then(|url| url.get("url")) {
+            Some(Json::String(url)) if !url.is_empty() => Ok(url),
+            _ => Err(BadRequest::new("urlObj.url", "is missing".to_owned())),
+        }
+    }
+
+    /// The id of its site; the general one if it names none.
+    pub fn site_id(&self) -> &str {
+        let said = self.fields.get("siteId").or_else(|| self.fields.get("urlObj")?.get("siteId"));
+        said.and_then(Json::as_str).filter(|id| !id.is_empty()).unwrap_or(GENERAL_SITE)
+    }
+
+    /// Whether it says itself what its site is.
+    pub fn has_site(&self) -> bool {
+        self.fields.contains_key("siteObj") || self.fields.contains_key("properties")
+    }
+
+    /// Its site: what `siteObj` says, with the properties of the item over it.
+    pub fn site(&self) -> Result<Site, BadRequest> {
+        let mut site = match self.fields.get("siteObj") {
+            Some(Json::Object(fields)) => fields.clone(),
+            _ => Map::new(),
+        };
+        site.entry("id").or_insert_with(|| Json::from(self.site_id()));
+        let over: Vec<Json> = match self.fields.get("properties") {
+            None => Vec::new(),
+            Some(Json::Array(list)) => list.clone(),
+            Some(Json::Object(fields)) => {
+                fields.iter().map(|(name, value)| serde_json::json!({"name": name, "value": value})).collect()
+            }
+            Some(_) => return Err(BadRequest::new("properties", "is neither a list nor an object".to_owned())),
+        };
+        let list = site.entry("properties").or_insert_with(|| Json::Array(Vec::new()));
+        let Json::Array(list) = list else {
+            return Err(BadRequest::new("siteObj.properties", "is no list".to_owned()));
+        };
+        for property in over {
+            list.retain(|known| known.get("name") != property.get("name"));
+            list.push(property);
+        }
+        Site::read(Json::Object(site)).map_err(|bad| BadRequest::new(&format!("siteObj.{}", bad.field), bad.what))
+    }
+
+    /// Fields of the URL.
+    pub fn url_fields(&mut self) -> &mut Map<String, Json> {
+        self.part("urlObj")
+    }
+
+    /// What is known of its contents.
+    pub fn contents(&mut self) -> &mut Map<String, Json> {
+        self.part("urlContentResponse")
+    }
+
+    fn part(&mut self, name: &str) -> &mut Map<String, Json> {
+        let part = self.fields.entry(name).or_insert_with(|| Json::Object(Map::new()));
+        if !part.is_object() {
+            *part = Json::Object(Map::new());
+        }
+        part.as_object_mut().expect("it was made one")
+    }
+
+    /// Sets fields of the URL.
+    pub fn set<const N: usize>(&mut self, values: [(&str, Json); N]) {
+        let fields = self.url_fields();
+        for (name, value) in values {
+            fields.insert(name.to_owned(), value);
+        }
+    }
+
+    /// Adds one to a count of the URL.
+    pub fn count(&mut self, name: &str) {
+        let fields = self.url_fields();
+        let so_far = fields.get(name).and_then(Json::as_u64).unwrap_or(0);
+        fields.insert(name.to_owned(), Json::from(so_far.saturating_add(1)));
+    }
+
+    /// The errors of this run.
+    pub fn errors(&self) -> ErrorMask {
+        let mask = self.fields.get("urlObj").and_then(|url| url.get("errorMask")).and_then(Json::as_u64);
+        ErrorMask(mask.unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_goes_through() {
+        let body = json!({"id": 7, "crawlerType": 4, "maxItems": 1, "items": [
+            {"siteId": "", "urlId": "x", "urlObj": {"url": "http://a.example/", "tagsMask": 3}, "depth": 2},
+            {"siteId": "b", "urlObj": {"url": "http://b.example/"}}]});
+        let mut batch = Batch::read(body.clone()).unwrap();
+        assert_eq!(batch.clone().into_json(), body);
+        assert_eq!((batch.items[0].site_id(), batch.items[1].site_id()), ("0", "b"));
+        assert_eq!((batch.seconds_max(), batch.id()), (360, json!(7)));
+        batch.shorten();
+        batch.items[0].set([("status", json!(4))]);
+        batch.items[0].count("crawled");
+        let told = batch.into_json();
+        assert_eq!((&told["items"][0]["urlObj"]["crawled"], &told["errorMask"]), (&json!(1), &json!(1u64 << 42)));
+        assert_eq!((told["items"].as_array().unwrap().len(), &told["items"][0]["urlObj"]["tagsMask"]), (1, &json!(3)));
+    }
+
+    #[test]
+    fn properties_of_an_item_are_put_over_those_of_its_site() {
+        let item = json!({"urlObj": {"url": "http://a.example/"}, "properties": {"PROCESSOR_NAME": "STORE"},
+            "siteObj": {"id": "a", "properties": [{"name": "PROCESSOR_NAME", "value": "NONE"}, {"name": "X", "value": 1}]}});
+        let batch = Batch::read(json!({"items": [item]})).unwrap();
+        let site = batch.items[0].site().unwrap();
+        assert_eq!((site.property("PROCESSOR_NAME"), site.property("X")), (Some("STORE"), Some("1")));
+    }
+
+    #[test]
+    fn what_is_wrong_names_item_and_field() {
+        for (body, word) in [
+            (json!([]), "object"),
+            (json!({}), "items"),
+            (json!({"items": [{}]}), "items[0].urlObj.url"),
+            (json!({"items": [{"urlObj": 1}]}), "items[0].urlObj"),
+            (json!({"items": [], "maxItems": "many"}), "maxItems"),
+            (json!({"items": [{"urlObj": {"url": "x"}, "siteObj": {"nosuch": 1}}]}), "items[0].siteObj.nosuch"),
+            (
+                json!({"items": [{"urlObj": {"url": "x"}, "properties": {"template": {"tags": {"a": "//["}}}}]}),
+                "items[0].siteObj.properties[0].value.templates[0].tags.a",
+            ),
+        ] {
+            let bad = Batch::read(body.clone()).unwrap_err().to_string();
+            assert!(bad.contains(word), "{body}: {bad}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Proxies of a site: through which its pages are fetched, in which order, and when one is given up.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::Ignored;
+use super::operation::{BadRequest, Criterions, read};
+use crate::query::{Row, Value};
+
+/// Proxies of a site.
+pub const PROXIES_MAX: usize = 64;
+
+/// A proxy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteProxy {
+    /// Host and port, as in `proxy.example:3128`, or a URL with the scheme `http`.
+    pub host: String,
+    /// Hosts, or domains with all their hosts, that it is used for; none for all.
+    pub domains: Vec<String>,
+    /// Higher is tried first.
+    pub priority: u16,
+    /// 0 switches it off.
+    pub state: u8,
+    /// Failures in a row after which a node gives it up until it is changed; 0 for never.
+    #[serde(rename = "faultsMax")]
+    pub faults_max: u32,
+    /// Kept and told.
+    pub description: String,
+    /// Kept and told.
+    #[serde(rename = "countryCode")]
+    pub country_code: String,
+    /// Counted by the node that is asked; never kept.
+    pub faults: u32,
+    #[serde(rename = "siteId", skip_serializing)]
+    site_id: Ignored,
+    #[serde(rename = "id", skip_serializing)]
+    id: Ignored,
+    #[serde(rename = "cDate", skip_serializing)]
+    c_date: Ignored,
+    #[serde(rename = "uDate", skip_serializing)]
+    u_date: Ignored,
+}
+
+impl Default for SiteProxy {
+    fn default() -> Self {
+        SiteProxy {
+            host: String::new(),
+            domains: Vec::new(),
+            priority: 0,
+            state: 1,
+            faults_max: 0,
+            description: String::new(),
+            country_code: String::new(),
+            faults: 0,
+            site_id: Ignored,
+            id: Ignored,
+            c_date: Ignored,
+            u_date: Ignored,
+        }
+    }
+}
+
+impl SiteProxy {
+    /// Says what is wrong with it, and in which field.
+    pub fn checked(mut self) -> Result<SiteProxy, BadRequest> {
+        let bad = |what: String| Err(BadRequest::new("host", what));
+        let text =
+            self.host.trim().strip_prefix("http://").unwrap_or(self.host.trim()).trim_end_matches('/').to_owned();
+        if self.host.contains("://") && !self.host.trim().starts_with("http://") {
+            return bad(format!("{:?}: proxies that are spoken to by plain HTTP are supported", self.host));
+        }
+        let Some((name, port)) = text.rsplit_once(':') else {
+            return bad(format!("{text:?} has no port; one looks like proxy.example:3128"));
+        };
+        let name_is_good = !name.is_empty() && !name.contains(['/', '@', ' ', '?', '#']) && name.is_ascii();
+        if !name_is_good || port.parse::<u16>().is_ok_and(|port| port == 0) || port.parse::<u16>().is_err() {
+            return bad(format!("{text:?} is no host and port; one looks like proxy.example:3128"));
+        }
+        self.faults = 0;
+        self.host = text;
+        Ok(self)
+    }
+
+    /// With how often it has just failed on a node.
+    pub fn with_faults(&self, faults: u32) -> SiteProxy {
+        SiteProxy { faults, ..self.clone() }
+    }
+
+    /// Whether it is used for a host.
+    pub fn serves(&self, host: &str) -> bool {
+        let of = |domain: &String| {
+            let domain = domain.trim_start_matches("*.");
+            domain == "*" || host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+        };
+        self.state != 0 && (self.domains.is_empty() || self.domains.iter().any(of))
+    }
+}
+
+/// The proxies that a host of a site may be asked through, the best first; `faults` says how often each has just failed.
+pub fn choose<'a>(proxies: &'a [SiteProxy], host: &str, faults: impl Fn(&str) -> u32) -> Vec<&'a SiteProxy> {
+    let usable =
+        |proxy: &&SiteProxy| proxy.serves(host) && (proxy.faults_max == 0 || faults(&proxy.host) < proxy.faults_max);
+    let mut chosen: Vec<&SiteProxy> = proxies.iter().filter(usable).collect();
+    chosen.sort_by_key(|proxy| (std::cmp::Reverse(proxy.priority), faults(&proxy.host)));
+    chosen
+}
+
+impl Row for SiteProxy {
+    fn value(&self, field: &'static str) -> Value {
+        match field {
+            "host" => Value::text(&self.host),
+            "priority" => Value::int(self.priority),
+            "state" => Value::int(self.state),
+            "faults" => Value::int(self.faults),
+            "faultsMax" => Value::int(self.faults_max),
+            "countryCode" => Value::text(&self.country_code),
+            "description" => Value::text(&self.description),
+            _ => Value::Null,
+        }
+    }
+}
+
+/// What operations on proxies are asked with: the site, and the proxy or which ones are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyOrder {
+    /// Whose.
+    pub site_id: String,
+    /// The one that is named.
+    pub host: String,
+    /// Its fields, those that are named.
+    pub fields: serde_json::Map<String, Json>,
+    /// Instead of one: all that meet this.
+    pub criterions: Option<Criterions>,
+}
+
+impl ProxyOrder {
+    /// Reads one.
+    pub fn read(body: Json) -> Result<ProxyOrder, BadRequest> {
+        let mut fields = super::operation::object(super::operation::without_nulls(body))?;
+        let text = |value: Option<Json>, field: &str| match value {
+            None => Ok(String::new()),
+            Some(Json::String(text)) => Ok(text),
+            Some(_) => Err(BadRequest::new(field, "is no text".to_owned())),
+        };
+        let site_id = text(fields.remove("siteId"), "siteId")?;
+        let host = text(fields.get("host").cloned(), "host")?;
+        let criterions = fields.remove("criterions").map(read::<Criterions>).transpose()?;
+        if site_id.is_empty() {
+            return Err(BadRequest::new("siteId", "is missing".to_owned()));
+        }
+        Ok(ProxyOrder { site_id, host, fields, criterions })
+    }
+
+    /// The proxy that it describes, upon what is known of it.
+    pub fn proxy(&self, known: Option<&SiteProxy>) -> Result<SiteProxy, BadRequest> {
+        let mut all = match serde_json::to_value(known.cloned().unwrap_or_default()) {
+            Ok(Json::Object(all)) => all,
+            _ => serde_json::Map::new(),
+        };
+        all.extend(self.fields.clone());
+        let one = |name: &str, value: &Json| {
+            let one: serde_json::Map<String, Json> = [(name.to_owned(), value.clone())].into_iter().collect();
+            serde_json::from_value::<SiteProxy>(Json::Object(one)).err()
+        };
+        let proxy: SiteProxy = serde_json::from_value(Json::Object(all)).map_err(|error| {
+            let wrong = self.fields.iter().find_map(|(name, value)| Some((name, one(name, value)?)));
+            wrong.map_or_else(
+                || BadRequest::new("", error.to_string()),
+                |(name, error)| BadRequest::new(name, error.to_string()),
+            )
+        })?;
+        proxy.checked()
+    }
+
+    /// The name under which the proxy is kept.
+    pub fn name(&self) -> Result<String, BadRequest> {
+        Ok(SiteProxy { host: self.host.clone(), ..SiteProxy::default() }.checked()?.host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn proxy(body: Json) -> Result<SiteProxy, BadRequest> {
+        ProxyOrder::read(body).and_then(|order| order.proxy(None))
+    }
+
+    #[test]
+    fn a_proxy_is_a_host_and_a_port() {
+        assert_eq!(proxy(json!({"siteId": "a", "host": "http://p.example:3128/"})).unwrap().host, "p.example:3128");
+        for (body, field) in [
+            (json!({"host": "p.example:3128"}), "siteId"),
+            (json!({"siteId": "a"}), "host"),
+            (json!({"siteId": "a", "host": "p.example"}), "host"),
+            (json!({"siteId": "a", "host": "p.example:0"}), "host"),
+            (json!({"siteId": "a", "host": "socks5://p.example:1"}), "host"),
+            (json!({"siteId": "a", "host": "u@p.example:1"}), "host"),
+            (json!({"siteId": "a", "host": "p.example:1", "priority": "x"}), "priority"),
+            (json!({"siteId": "a", "host": "p.example:1", "nosuch": 1}), "nosuch"),
+        ] {
+            assert!(proxy(body.clone()).unwrap_err().to_string().contains(field), "{body}");
+        }
+    }
+
+    #[test]
+    fn the_best_proxy_for_a_host_that_has_not_failed_too_often_is_first() {
+        let of = |host: &str, priority: u16, faults_max: u32, domains: &[&str]| SiteProxy {
+            host: host.into(),
+            priority,
+            faults_max,
+            domains: domains.iter().map(|domain| (*domain).to_owned()).collect(),
+            ..SiteProxy::default()
+        };
+        let all = [of("a:1", 1, 0, &[]), of("b:1", 9, 2, &[]), of("c:1", 5, 0, &["shop.example"])];
+        let hosts = |host: &str, faults: u32| -> Vec<String> {
+            choose(&all, host, |name| if name == "b:1" { faults } else { 0 }).iter().map(|p| p.host.clone()).collect()
+        };
+        assert_eq!(hosts("www.shop.example", 0), ["b:1", "c:1", "a:1"]);
+        assert_eq!(hosts("workshop.example", 1), ["b:1", "a:1"]);
+        assert_eq!(hosts("shop.example", 2), ["c:1", "a:1"]);
+        assert!(choose(&[SiteProxy { state: 0, ..of("a:1", 1, 0, &[]) }], "x", |_| 0).is_empty());
+    }
+}

@@ -1,0 +1,174 @@
+//! What URL_AGE, URL_PURGE and FIELD_RECALCULATE are asked with: which sites, which of their URLs, and how many.
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::Site;
+use super::operation::{BadRequest, Criterions, read};
+use crate::query::{Query, ROWS_MAX, Source};
+
+/// URLs of one site that one round of aging or purging takes, as the original has it.
+pub const SHARE: usize = 100;
+
+/// Which sites and URLs upkeep is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Upkeep {
+    #[serde(rename = "siteId", alias = "id")]
+    site_id: String,
+    #[serde(rename = "sitesList")]
+    sites: Vec<String>,
+    /// Which of those.
+    #[serde(rename = "sitesCriterions")]
+    pub sites_criterions: Option<Criterions>,
+    /// Which URLs; what the site's properties say if nothing is said.
+    #[serde(rename = "urlsCriterions", alias = "criterions")]
+    pub criterions: Option<Criterions>,
+    /// URLs of each site.
+    #[serde(rename = "maxURLs", alias = "urlsCount")]
+    pub max_urls: Option<usize>,
+}
+
+impl Upkeep {
+    /// Reads one.
+    pub fn read(body: Json) -> Result<Upkeep, BadRequest> {
+        let request: Upkeep = read(body)?;
+        if request.max_urls.is_some_and(|most| most == 0 || most > ROWS_MAX) {
+            return Err(BadRequest::new("maxURLs", format!("from 1 to {ROWS_MAX}")));
+        }
+        if let Some(criterions) = &request.criterions {
+            criterions.query(Source::Urls)?;
+        }
+        if let Some(criterions) = &request.sites_criterions {
+            criterions.query(Source::Sites)?;
+        }
+        Ok(request)
+    }
+
+    /// The sites that are named; none for all.
+    pub fn sites(&self) -> Vec<&str> {
+        let one = (!self.site_id.is_empty()).then_some(self.site_id.as_str());
+        self.sites.iter().map(String::as_str).chain(one).collect()
+    }
+
+    /// URLs of each site.
+    pub fn share(&self) -> usize {
+        self.max_urls.unwrap_or(SHARE)
+    }
+}
+
+impl Site {
+    /// The condition by which URLs of the site are too old: that of its property AGING_URL_CRITERION, or twice its recrawl period since they were last crawled;
+    /// `None` if it has neither. Root URLs do not age.
+    pub fn aging(&self) -> Option<String> {
+        match self.property("AGING_URL_CRITERION").map(str::trim).filter(|text| !text.is_empty()) {
+            Some(said) => Some(said.to_owned()),
+            None if self.recrawl_period == 0 => None,
+            None => {
+                let minutes = self.recrawl_period.saturating_mul(2).min(u64::from(u32::MAX));
+                Some(format!("parentMd5 <> '' AND UDate < NOW() - INTERVAL {minutes} MINUTE"))
+            }
+        }
+    }
+
+    /// Whether a part of the life of the site is switched on: bits of its property MODES_FLAG, all if there is none.
+    pub fn mode(&self, bit: u64) -> bool {
+        let flags = self.property("MODES_FLAG").and_then(|flags| flags.trim().parse::<u64>().ok());
+        flags.is_none_or(|flags| flags & bit != 0)
+    }
+}
+
+/// What HTTP_FREQ_LIMITS says: so many requests to a host in so many seconds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Frequency {
+    max: u64,
+    period: u64,
+}
+
+impl Site {
+    /// The least time between two requests to a host that the property HTTP_FREQ_LIMITS leads to, in milliseconds; 0 without it.
+    pub fn frequency_delay_ms(&self) -> Result<u64, BadRequest> {
+        let Some(text) = self.property("HTTP_FREQ_LIMITS").map(str::trim).filter(|text| !text.is_empty()) else {
+            return Ok(0);
+        };
+        let read: Result<Frequency, _> = serde_json::from_str(text);
+        match read {
+            Ok(Frequency { max, period }) if max > 0 => Ok(period.saturating_mul(1_000).div_ceil(max)),
+            _ => {
+                let what = format!("{text:?}: it looks like {{\"max\": 10, \"period\": 60}}, requests and seconds");
+                Err(BadRequest::new("properties[HTTP_FREQ_LIMITS]", what))
+            }
+        }
+    }
+}
+
+/// Bits of MODES_FLAG.
+pub mod mode {
+    /// Its URLs are crawled.
+    pub const CRAWL: u64 = 1;
+    /// What was crawled is processed.
+    pub const PROCESS: u64 = 2;
+    /// It is crawled again when its time has come.
+    pub const RECRAWL: u64 = 8;
+    /// Its URLs age.
+    pub const AGE: u64 = 16;
+}
+
+/// Says what is wrong with a condition of a property, before the site is kept.
+pub(super) fn check_condition(name: &str, text: &str) -> Result<(), BadRequest> {
+    let read: Result<Query, _> = Query::of_criterions(Source::Urls, text, "", None, 0);
+    read.map(|_| ()).map_err(|error| BadRequest::new(&format!("properties[{name}]"), error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_site_ages_as_its_property_or_its_period_says() {
+        let site = |body: Json| Site::read(body).unwrap();
+        let bare = json!({"id": "a", "urls": ["http://a.example/"]});
+        assert_eq!(site(bare.clone()).aging(), None);
+        let periodic = site(json!({"id": "a", "urls": ["http://a.example/"], "recrawlPeriod": 60}));
+        assert!(periodic.aging().unwrap().contains("INTERVAL 120 MINUTE"));
+        assert!(Query::of_criterions(Source::Urls, &periodic.aging().unwrap(), "", None, 0).is_ok());
+        let said = json!([{"name": "AGING_URL_CRITERION", "value": "depth > 3"}, {"name": "MODES_FLAG", "value": 9}]);
+        let said = site(json!({"id": "a", "urls": ["http://a.example/"], "properties": said}));
+        assert_eq!(said.aging().as_deref(), Some("depth > 3"));
+        assert!(
+            said.mode(mode::CRAWL) && said.mode(mode::RECRAWL) && !said.mode(mode::AGE) && site(bare).mode(mode::AGE)
+        );
+    }
+
+    #[test]
+    fn a_frequency_is_a_delay() {
+        let site = |value: &str| {
+            let list = json!([{"name": "HTTP_FREQ_LIMITS", "value": value}]);
+            Site::read(json!({"id": "a", "urls": ["http://a.example/"], "properties": list}))
+        };
+        let fast = site(r#"{"max": 10, "period": 60}"#).unwrap();
+        assert_eq!(fast.frequency_delay_ms(), Ok(6_000));
+        assert_eq!(crate::site::SiteDefinition::new(fast).crawl().delay_ms, Some(6_000));
+        for bad in ["10", "{}", r#"{"max": 0, "period": 60}"#, r#"{"max": 1, "period": 60, "x": 1}"#] {
+            assert!(site(bad).unwrap_err().field.contains("HTTP_FREQ_LIMITS"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_bad_request_names_its_field() {
+        for (body, field) in [
+            (json!({"maxURLs": 0}), "maxURLs"),
+            (json!({"maxURLs": 10_001}), "maxURLs"),
+            (json!({"urlsCriterions": {"WHERE": "nosuch = 1"}}), "criterions"),
+            (json!({"sitesCriterions": {"WHERE": "httpCode = 1"}}), "criterions"),
+            (json!({"nosuch": 1}), "nosuch"),
+            (json!([]), "object"),
+        ] {
+            assert!(Upkeep::read(body.clone()).unwrap_err().to_string().contains(field), "{body}");
+        }
+        let named = Upkeep::read(json!({"siteId": "a", "sitesList": ["b"]})).unwrap();
+        assert_eq!((named.sites(), named.share()), (vec!["b", "a"], SHARE));
+    }
+}

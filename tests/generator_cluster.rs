@@ -1,0 +1,92 @@
+//! Generators in a cluster of three: whatever falls due is run by one node and once, also after a node was killed; and what they make is fetched once.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use tests::fleet::Fleet;
+use tests::raw::{RawServer, Reply};
+use tests::wait_until;
+
+const JOBS: usize = 8;
+
+fn id_of(fleet: &Fleet, name: &str) -> Option<String> {
+    fleet.ask(&["job", "list", name])[0]["_id"].as_str().map(str::to_owned)
+}
+
+fn runs(fleet: &Fleet, job: &str) -> Option<usize> {
+    fleet.ask(&["log", job, "--kind", "generator"]).as_array().map(Vec::len)
+}
+
+/// Makes all entries due at once: a tab file says that they last ran long ago.
+fn make_due(fleet: &Fleet, work: &std::path::Path, ids: &[String]) {
+    let line = |id: &String| format!("0 0 1 1 * GeneratorDispatch('{id}').run() @1600000000\n");
+    let tab = work.join("tab");
+    std::fs::write(&tab, ids.iter().map(line).collect::<String>()).unwrap();
+    let read = || fleet.ctl(&["generator", "import-tab", tab.to_str().unwrap(), "--json"]).code == Some(0);
+    wait_until("the tab file is read", read);
+}
+
+#[test]
+fn one_node_runs_what_is_due_and_no_task_is_lost_or_doubled() {
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::start(|asked| match asked.path {
+        "/robots.txt" | "/gone" => Reply::status(404),
+        _ => Reply::page(&[] as &[&str]),
+    });
+    let mut fleet = Fleet::start(work.path(), 3, "");
+    wait_until("the cluster takes a job", || fleet.ctl(&["job", "add", "job0"]).code == Some(0));
+    for number in 0..JOBS {
+        let name = format!("job{number}");
+        wait_until("the job is there", || {
+            id_of(&fleet, &name).is_some()
+                || (fleet.ctl(&["job", "add", &name]).code.is_some() && id_of(&fleet, &name).is_some())
+        });
+        let script = work.path().join(format!("{name}.sh"));
+        std::fs::write(&script, format!("echo {}/{name}-$(date +%s%N)\necho {0}/{name}-again\n", server.url("")))
+            .unwrap();
+        let add = ["generator", "add", &name, script.to_str().unwrap(), "--cron", "0 0 1 1 *"];
+        wait_until("the generator is kept", || fleet.ctl(&add).code == Some(0));
+    }
+    let (with, gone) = (server.url("/with"), server.url("/gone"));
+    let args = r#"{"headers": {"X-Key": "k7"}, "cookies": {"a": "1", "b": "2"}}"#;
+    wait_until("a task with arguments is kept", || {
+        fleet.ctl(&["task", "add", "job0", &with, "--args", args]).code == Some(0)
+    });
+    wait_until("another task is kept", || fleet.ctl(&["task", "add", "job0", &gone]).code == Some(0));
+    let names: Vec<String> = (0..JOBS).map(|number| format!("job{number}")).collect();
+    let ids: Vec<String> = names.iter().map(|name| id_of(&fleet, name).unwrap()).collect();
+    make_due(&fleet, work.path(), &ids);
+    wait_until("all have run", || names.iter().all(|name| runs(&fleet, name).is_some_and(|runs| runs >= 1)));
+
+    fleet.kill_node(1);
+    wait_until("the others answer", || id_of(&fleet, "job0").is_some());
+    make_due(&fleet, work.path(), &ids);
+    wait_until("all have run again", || names.iter().all(|name| runs(&fleet, name).is_some_and(|runs| runs >= 2)));
+    fleet.start_node(1);
+
+    // Two runs made two different URIs, and the same one twice, which counts once.
+    let expected = JOBS * 3 + 2;
+    wait_until("every task is fetched", || server.pages().len() >= expected);
+    let head = server.head_of("/with").expect("it was fetched").to_ascii_lowercase();
+    assert!(head.contains("x-key: k7\r\n") && head.contains("cookie: a=1; b=2\r\n"), "{head}");
+    let plain = server.head_of("/job1-again").expect("it was fetched").to_ascii_lowercase();
+    assert!(!plain.contains("x-key") && !plain.contains("cookie"), "{plain}");
+    wait_until("every task is done", || {
+        names.iter().all(|name| {
+            let tasks = fleet.ask(&["task", "list", name]);
+            let count = if name == "job0" { 5 } else { 3 };
+            let failed = |task: &Value| task["uri"] == gone.as_str();
+            let done = |task: &Value| task["status"] == if failed(task) { 3 } else { 6 };
+            tasks.as_array().is_some_and(|tasks| tasks.len() == count && tasks.iter().all(done))
+        })
+    });
+    for name in &names {
+        assert_eq!(runs(&fleet, name), Some(2), "{name} ran once each time it was due");
+        let rows: Value = fleet.ask(&["log", name, "--kind", "cron"]);
+        assert_eq!(rows.as_array().map(Vec::len), Some(2), "{name} was dispatched once each time: {rows}");
+    }
+    let pages = server.pages();
+    let distinct: BTreeSet<&String> = pages.iter().collect();
+    assert_eq!((pages.len(), distinct.len()), (expected, expected), "each was fetched once");
+    fleet.interrupt();
+}
