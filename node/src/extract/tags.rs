@@ -166,22 +166,42 @@ impl<'a> Markup<'a> {
 
 const CDATA: &str = "<![CDATA[";
 
-/// Where the tag that begins here ends: at the first `>` that is not in a quoted value.
+/// Where in a tag a byte stands.
+#[derive(Clone, Copy)]
+enum Within {
+    TagName,
+    /// Before the name of an attribute. A `=` here is the first byte of one.
+    Gap,
+    Name,
+    NameOver,
+    /// Behind `=`.
+    ValueBegins,
+    /// In a value without quotes, which may hold `=`, `/` and quotes.
+    Value,
+}
+
+/// Where the closing tag that begins here ends: at the first `>` that is not in a quoted value, by the states of the HTML standard.
 fn tag_end(tag: &[u8]) -> usize {
-    let (mut at, mut value_begins) = (0, false);
+    let (mut at, mut within) = ("</".len(), Within::TagName);
     while let Some(&byte) = tag.get(at) {
         at += 1;
-        match byte {
-            b'>' => return at,
-            b'"' | b'\'' if value_begins => {
+        let blank = matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0C');
+        within = match (within, byte) {
+            (_, b'>') => return at,
+            (Within::ValueBegins, b'"' | b'\'') => {
                 let Some(end) = tag[at..].iter().position(|other| *other == byte) else { return tag.len() };
                 at += end + 1;
-                value_begins = false;
+                Within::Gap
             }
-            b'=' => value_begins = true,
-            b' ' | b'\t' | b'\n' | b'\r' | b'\x0C' => {}
-            _ => value_begins = false,
-        }
+            (Within::Name | Within::NameOver, b'=') => Within::ValueBegins,
+            (Within::Name | Within::NameOver, _) if blank => Within::NameOver,
+            (Within::ValueBegins, _) if blank => Within::ValueBegins,
+            (Within::ValueBegins, _) => Within::Value,
+            (Within::TagName | Within::Value | Within::Gap, _) if blank => Within::Gap,
+            (Within::TagName | Within::Gap | Within::Name | Within::NameOver, b'/') => Within::Gap,
+            (Within::TagName | Within::Value, _) => within,
+            (Within::Gap | Within::Name | Within::NameOver, _) => Within::Name,
+        };
     }
     at
 }
@@ -283,6 +303,7 @@ mod tests {
             ("a<!-->b<!--->c<!--x--!>d<!-- --- -->e<!--", &["a", "b", "c", "d", "e"]),
             ("a<?xml version='1'?>b</ p>c<!x>d", &["a", "b", "c", "d"]),
             ("a</p title='>' x=\">\" y>b</p x='", &["a", "/p", "b", "/p"]),
+            ("</b x=''=' />a</b =' >b</b='>c</b x/='>d</b x= '>'>e</b x=y='>f", &["/b", "a", "/b", "b", "/b", "c", "/b", "d", "/b", "e", "/b", "f"]),
             ("a<![CDATA[b>c", &["a", "c"]),
             ("</", &["</"]),
             ("a<p title='b", &["a"]),
