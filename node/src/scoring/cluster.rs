@@ -61,6 +61,8 @@ type Done = (Arc<Mutex<Part>>, u32);
 struct Order {
     number: u64,
     members: Vec<NodeId>,
+    /// Whose each slot is, as all members said that they see it.
+    ring: u64,
 }
 
 /// What the thread and whoever asks it share.
@@ -150,7 +152,7 @@ impl ClusterScoring {
                 let is_newer =
                     board.ordered.as_ref().is_none_or(|ordered| ordered.number < number) && board.number < number;
                 if sees_the_same && is_newer {
-                    board.ordered = Some(Order { number, members });
+                    board.ordered = Some(Order { number, members, ring });
                 }
                 RankSaid::Begun(sees_the_same && is_newer)
             }
@@ -287,6 +289,11 @@ impl Work {
         }
         let desk = self.scoring.desk.clone();
         let Ok(places) = self.runtime.block_on(desk.places()) else { return Ok(None) };
+        if ring_digest(&places, &order.members) != order.ring {
+            // Others have taken their parts by what was agreed on: a page would be two nodes' or nobody's.
+            info!(ranking = order.number, "a ranking is given up: slots have other owners since it was begun");
+            return Ok(None);
+        }
         let part = Arc::new(Mutex::new(self.prepare(order, &places)?));
         self.scoring.board().part = Some(Arc::clone(&part));
         let mut moved = Instant::now();

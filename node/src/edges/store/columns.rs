@@ -1,6 +1,7 @@
 //! How the database is laid out: column families, their options, and the merge of in-links.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompactionStyle, DBCompressionType, MergeOperands, Options,
@@ -33,6 +34,10 @@ const WINDOW_BITS: i32 = -14;
 /// Ten bits a key: one lookup of an unknown URL in a hundred reads a block.
 const FILTER_BITS: f64 = 10.0;
 
+/// How often, and how long apart, a folder is tried that a writer changes while it is opened.
+const READ_TRIES: u32 = 5;
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
 pub(super) fn open(path: &Path, options: &StoreOptions) -> Result<Database, rocksdb::Error> {
     let mut database = database_options(options);
     database.create_if_missing(true);
@@ -40,8 +45,23 @@ pub(super) fn open(path: &Path, options: &StoreOptions) -> Result<Database, rock
     Database::open_cf_descriptors(&database, path, families(options, |_| true))
 }
 
+/// Opens a folder that another process may be writing at this moment.
 pub(super) fn open_for_reading(path: &Path, options: &StoreOptions) -> Result<Database, rocksdb::Error> {
-    let database = database_options(options);
+    let mut tries = 1;
+    loop {
+        match open_as_it_is(path, options) {
+            // The list of files named one that the writer has merged into others since.
+            Err(_) if tries < READ_TRIES => tries += 1,
+            opened => return opened,
+        }
+        std::thread::sleep(READ_AGAIN_AFTER);
+    }
+}
+
+fn open_as_it_is(path: &Path, options: &StoreOptions) -> Result<Database, rocksdb::Error> {
+    let mut database = database_options(options);
+    // All files are opened now: one that is removed by the writer later can still be read.
+    database.set_max_open_files(-1);
     // A folder that was written before a family was thought of does not have it until it is opened for writing.
     let there = Database::list_cf(&database, path)?;
     let families = families(options, |family| there.iter().any(|name| name == family));
