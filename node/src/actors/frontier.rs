@@ -16,7 +16,7 @@ use proto::batch::{Discovered, Pick, UrlBatch};
 use proto::cluster::lease::{Grants, Leases};
 use proto::cluster::mutant::Planted;
 use proto::crawl::filter::Filter;
-use proto::crawl::frontier::{Effect, Frontier as Core, FrontierRules, Input, Why};
+use proto::crawl::frontier::{Effect, Frontier as Core, FrontierRules, HostFacts, Input, Why};
 use proto::crawl::outcome::{Ending, OutcomeKind};
 use proto::crawl::politeness::{Micros, SECOND};
 use proto::crawl::retry::Failure;
@@ -284,9 +284,7 @@ impl Frontier {
                     |reply| Job::Sweep(slot, after, queues, limit, reply),
                     move |(queues, next)| vec![Input::Loaded { read, queues, sweep: Some(next) }],
                 ),
-                Effect::KeepFacts { queue, facts } => {
-                    self.ask(ctx, |reply| Job::KeepFacts(queue, Box::new(facts), reply), |()| Vec::new())
-                }
+                Effect::KeepFacts { queue, facts } => self.keep_facts(queue, facts, ctx),
                 Effect::Idle { slot } => self.idle(slot),
                 Effect::Resolve { queue, host } => self.resolve(queue, host, ctx),
                 Effect::Discover { queue, urls } => self.discover(queue.crawl().to_owned(), urls, ctx),
@@ -323,6 +321,15 @@ impl Frontier {
         });
     }
 
+    /// The core keeps in memory what the disk has no room for.
+    fn keep_facts(&self, queue: QueueKey, facts: HostFacts, ctx: &mut Context<Self>) {
+        let (me, of, (reply, answer)) = (ctx.address(), queue.clone(), oneshot::channel());
+        self.parts.storage.answer(DiskRequest(Job::KeepFacts(queue, Box::new(facts), reply)));
+        self.hear_or_full(answer, move |kept| {
+            me.do_send(Happened(vec![Input::FactsKept { queue: of, kept: kept.is_some() }])); // one for each question
+        });
+    }
+
     fn ask_disk<T: Send + 'static>(&self, job: impl FnOnce(Reply<T>) -> Job, heard: impl FnOnce(T) + 'static) {
         let (reply, answer) = oneshot::channel();
         self.parts.storage.answer(DiskRequest(job(reply))); // the core bounds its questions
@@ -330,12 +337,26 @@ impl Frontier {
     }
 
     fn hear<T: 'static>(&self, answer: oneshot::Receiver<Result<T, DiskError>>, heard: impl FnOnce(T) + 'static) {
+        self.hear_or_full(answer, |value| {
+            value.map(heard);
+        });
+    }
+
+    /// Passes on what the disk answered; `None` if it is full.
+    fn hear_or_full<T: 'static>(
+        &self,
+        answer: oneshot::Receiver<Result<T, DiskError>>,
+        heard: impl FnOnce(Option<T>) + 'static,
+    ) {
         let (fate, clustered) = (self.parts.fate.clone(), matches!(self.parts.way, Way::Clustered { .. }));
         actix_rt::spawn(async move {
             match answer.await {
-                Ok(Ok(value)) => heard(value),
+                Ok(Ok(value)) => heard(Some(value)),
                 // In a cluster others go on; facts and entries that fall due are written when there is room again.
-                Ok(Err(DiskError::Full(error))) if clustered => warn!(%error, "not written"),
+                Ok(Err(DiskError::Full(error))) if clustered => {
+                    warn!(%error, "not written");
+                    heard(None);
+                }
                 Ok(Err(error)) => fate.seal(&error),
                 // Storage died with the question. Its successor does not know it: read the whole view anew.
                 Err(_) => {

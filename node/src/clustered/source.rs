@@ -70,6 +70,8 @@ pub(super) struct Sources {
     effects: Mutex<Vec<schedule::Effect>>,
     /// The tenures of the last tick.
     tenures: Mutex<BTreeMap<Slot, (u64, Instant)>>,
+    /// Taken by whoever tells which slots are busy: what was looked up first must be told first.
+    telling: tokio::sync::Mutex<()>,
     hand_over: Mutex<HandOver>,
     /// People who wait for a run to be dispatched.
     waiting: Mutex<BTreeMap<u64, oneshot::Sender<Result<Placed, NotRun>>>>,
@@ -99,6 +101,7 @@ impl Sources {
             schedule: Mutex::new(Schedule::new(config.scripts_max, Planted::default())),
             effects: Mutex::default(),
             tenures: Mutex::default(),
+            telling: tokio::sync::Mutex::default(),
             hand_over: Mutex::default(),
             waiting: Mutex::default(),
             ends: Mutex::default(),

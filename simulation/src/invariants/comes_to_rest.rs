@@ -121,9 +121,14 @@ impl ComesToRest {
     }
 }
 
-/// A link that nobody keeps. What only nodes keep that do not come back was kept, and cannot be asked for.
-fn unknown<'a>(facts: &Oracle, links: &'a [proto::id::UrlId]) -> Option<&'a proto::id::UrlId> {
-    links.iter().find(|link| !facts.nodes.values().any(|node| node.disk.contains_key(*link)))
+/// A link that nobody keeps, if there is one whichever fetch of the page counts. What only nodes keep that do not come back was kept, and cannot be asked for.
+fn unknown<'a>(facts: &Oracle, fetches: &'a BTreeSet<Vec<proto::id::UrlId>>) -> Option<&'a proto::id::UrlId> {
+    let missing = |link: &&proto::id::UrlId| !facts.nodes.values().any(|node| node.disk.contains_key(*link));
+    let mut found = None;
+    for links in fetches {
+        found = Some(links.iter().find(missing)?);
+    }
+    found
 }
 
 impl Invariant for ComesToRest {
@@ -185,6 +190,9 @@ mod tests {
         is(with(Event::UrlSubmitted { slot: SLOT, url: url(2) }), "not acknowledged");
         is(with(durable(A, 2, Status::Processed)), "missing on node");
         is(with(Event::LinksFound { page: url(1), links: vec![url(9)] }), "link");
+        let other = Event::LinksFound { page: url(1), links: vec![url(1)] };
+        let both = [at_rest(), vec![Event::LinksFound { page: url(1), links: vec![url(9)] }, other]].concat();
+        assert_eq!(missing(both), None, "what the other fetch found is known");
         let later = proto::record::Progress { round: 1, ..progress(Status::Processed) };
         let newer = Event::RecordDurable { node: B, slot: SLOT, url: url(1), progress: later, settled: true };
         is(with(newer), "differ");

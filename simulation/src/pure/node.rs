@@ -424,7 +424,9 @@ impl World<'_> {
             }
             Effect::KeepFacts { queue, facts } => {
                 storage.keep_facts(queue.clone(), facts.clone());
-                self.write(at, id, What::Facts(queue, Box::new(facts)));
+                if !self.write(at, id, What::Facts(queue.clone(), Box::new(facts))) {
+                    self.step_frontier(at, id, Input::FactsKept { queue, kept: false });
+                }
             }
             Effect::Resolve { queue, .. } => {
                 let address = Err(Failure::DnsNotFound); // addresses are not paced in this layer
@@ -644,7 +646,8 @@ impl World<'_> {
                 self.step(at, id, coordinator::Input::Changed { changed });
                 self.step(at, id, coordinator::Input::Keep { ticket, copies });
             }
-            What::Facts(..) | What::Boot(_) => {}
+            What::Facts(queue, _) => self.step_frontier(at, id, frontier::Input::FactsKept { queue, kept: durable }),
+            What::Boot(_) => {}
         }
     }
 

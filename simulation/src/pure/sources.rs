@@ -174,6 +174,11 @@ impl World<'_> {
                 self.keep_items(at, id, items, wait);
             }
             Effect::Execute(run) => {
+                if !self.is_pinned(at, id, &run) {
+                    return self.feed(at, id, Input::Executed { run, printed: None });
+                }
+                let Some(machine) = self.nodes.get_mut(&id).and_then(|node| node.machine.as_mut()) else { return };
+                let sources = &mut machine.sources;
                 self.executions += 1;
                 let execution = self.executions;
                 let tenure = sources.tenures.get(&Schedule::slot(&run.job)).copied();
@@ -205,6 +210,20 @@ impl World<'_> {
             }
             Effect::Over(_) | Effect::Log(_) | Effect::Alert { .. } => {}
         }
+    }
+
+    /// Whether the slot of a run is ours, and stays so while its script is executed: who holds slots knows of it.
+    fn is_pinned(&mut self, at: Micros, id: NodeId, run: &Run) -> bool {
+        let Some(machine) = self.nodes.get_mut(&id).and_then(|node| node.machine.as_mut()) else { return false };
+        let slot = Schedule::slot(&run.job);
+        let (slots, busy) = (machine.sources.core.slots(), machine.sources.core.busy());
+        let before = machine.sources.tenures.get(&slot).map(|tenure| tenure.number);
+        self.step(at, id, coordinator::Input::Jobs { slots, busy });
+        let Some(node) = self.nodes.get_mut(&id) else { return false };
+        let now = node.now(at);
+        let Some(machine) = &mut node.machine else { return false };
+        let held = machine.coordinator.assured(now.mono, &[slot].into_iter().collect());
+        is_anywhere(self.planted) || held.get(&slot).is_some_and(|tenure| Some(tenure.number) == before)
     }
 
     /// Has records kept on this disk, and on enough others.

@@ -60,8 +60,8 @@ pub struct Oracle {
     pub nodes: BTreeMap<NodeId, NodeFacts>,
     /// Every URL that was ever handed in, acknowledged or durable.
     pub urls: BTreeMap<UrlId, UrlFacts>,
-    /// What pages link to, as far as they were fetched.
-    pub links: BTreeMap<UrlId, Vec<UrlId>>,
+    /// What pages link to, as far as they were fetched: a page that is fetched twice may say something else then.
+    pub links: BTreeMap<UrlId, BTreeSet<Vec<UrlId>>>,
     /// Disks that lost something durable.
     pub disks_lost: BTreeSet<NodeId>,
     /// Somebody sets the wall clock of a node in this run.
@@ -134,7 +134,7 @@ impl Oracle {
                 }
             }
             Event::LinksFound { page, links } => {
-                self.links.insert(*page, links.clone());
+                self.links.entry(*page).or_default().insert(links.clone());
             }
             Event::RingChanged { node, members, owners } => {
                 let facts = self.node(*node);

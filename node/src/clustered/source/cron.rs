@@ -16,10 +16,11 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::Shared;
-use super::{CRON, OUTPUT, RUNS, held, look};
+use super::{CRON, OUTPUT, RUNS, Sources, held, look};
 use crate::doors::frontier::desk::Desk;
 use crate::edges::clock::unix_ms;
 use crate::messages::HoldJobs;
+use crate::node::Node;
 
 /// How often old entries of logs and marks of runs are forgotten, in ticks.
 const FORGET_EVERY: u64 = 3_600;
@@ -46,15 +47,8 @@ pub(super) async fn tick(shared: Arc<Shared>) {
         }
         return;
     }
-    let (slots, busy) = {
-        let schedule = held(&shared.sources.schedule);
-        (schedule.slots(), schedule.busy())
-    };
-    // A tenure counts from before it was asked for. A node that starts has none.
     let asked = Instant::now();
-    let tenures = node.hold_jobs(HoldJobs { slots, busy }).await.unwrap_or_default();
-    let until: BTreeMap<Slot, (u64, Instant)> =
-        tenures.into_iter().map(|(slot, (number, left))| (slot, (number, asked + left))).collect();
+    let until = shared.sources.hold(node).await;
     for (job, end) in held(&shared.sources.ends).iter() {
         // What is not ours any more ends now.
         *held(end) = until.get(&Schedule::slot(job)).map_or(asked, |(_, until)| *until);
@@ -68,6 +62,21 @@ pub(super) async fn tick(shared: Arc<Shared>) {
             shared.forget_old(desk, Some(&job.id), now).await;
         }
         shared.forget_old(desk, None, now).await;
+    }
+}
+
+impl Sources {
+    /// Tells who holds slots where jobs lie and where scripts run, and asks which are ours and until when. A node that starts has none.
+    pub(super) async fn hold(&self, node: &Node) -> BTreeMap<Slot, (u64, Instant)> {
+        let _first = self.telling.lock().await;
+        let (slots, busy) = {
+            let schedule = held(&self.schedule);
+            (schedule.slots(), schedule.busy())
+        };
+        // A tenure counts from before it was asked for.
+        let asked = Instant::now();
+        let tenures = node.hold_jobs(HoldJobs { slots, busy }).await.unwrap_or_default();
+        tenures.into_iter().map(|(slot, (number, left))| (slot, (number, asked + left))).collect()
     }
 }
 

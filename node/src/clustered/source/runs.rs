@@ -85,9 +85,14 @@ impl Shared {
 
     /// Executes a script to its end, and has kept what it printed; `None` if it was killed because its job is no longer ours, or too few disks have it.
     pub(super) async fn execute(self: &Arc<Self>, run: &Run) -> Option<Printed> {
-        let (_, _, desk) = self.at_hand()?;
+        let (node, _, desk) = self.at_hand()?;
         let slot = Schedule::slot(&run.job);
         let (tenure, until) = held(&self.sources.tenures).get(&slot).copied()?;
+        // The slot may be parted with until it is known that a script runs in it.
+        let now_ours = self.sources.hold(node).await;
+        if now_ours.get(&slot).is_none_or(|(number, _)| *number != tenure) {
+            return None;
+        }
         let end = Arc::new(Mutex::new(until));
         held(&self.sources.ends).insert(run.job.clone(), Arc::clone(&end));
         let stop = Arc::new(AtomicBool::new(false));

@@ -55,6 +55,8 @@ const ROBOTS_REDIRECTS_MAX: u8 = 5;
 const ADDRESS_FAILURE_MIN: Micros = SECOND;
 /// A robots.txt up to this size never makes its queue leave memory: that would gain nothing.
 const ROBOTS_BYTES_SMALL: usize = 16 << 10;
+/// How long after a disk had no room for what is known of a host it is tried again.
+const FACTS_AGAIN_AFTER: Micros = SECOND;
 /// A host that is asked again sooner than this is in no trouble.
 const TROUBLE_MIN: Micros = 3 * SECOND;
 /// Sitemaps taken from one robots.txt.
@@ -195,6 +197,7 @@ impl Frontier {
             Input::Tick => {}
             Input::Admitted { queue, order, entry, new_host } => self.admitted(now, queue, order, entry, new_host, out),
             Input::Loaded { read, queues, sweep } => self.loaded(now, read, queues, sweep),
+            Input::FactsKept { queue, kept } => self.facts_kept(now, &queue, kept),
             Input::Refilled { queue, entries, more } => self.refilled(now, &queue, entries, more),
             Input::Resolved { queue, address } => self.resolved(now, &queue, address),
             Input::FetchEnded { flight, host, retry_after_ms } => {
@@ -491,7 +494,9 @@ impl Frontier {
             if self.robots_bytes <= goal {
                 return;
             }
-            let idle = |queue: &Queue| queue.errands.is_empty() && queue.robots_bytes() > ROBOTS_BYTES_SMALL;
+            let idle = |queue: &Queue| {
+                queue.errands.is_empty() && queue.is_kept() && queue.robots_bytes() > ROBOTS_BYTES_SMALL
+            };
             if self.queues.get(&key).is_some_and(|queue| idle(queue)) {
                 self.forget_in_agenda(&key);
                 let left = self.queues.remove(&key).map_or(0, |queue| queue.robots_bytes());
@@ -517,6 +522,15 @@ impl Frontier {
     fn forget(&mut self, key: &QueueKey) {
         if let Some(newest) = self.reads.last() {
             self.forgotten.insert(key.clone(), *newest);
+        }
+    }
+
+    fn facts_kept(&mut self, now: Now, key: &QueueKey, kept: bool) {
+        let Some(queue) = self.queues.get_mut(key) else { return };
+        queue.facts_kept(kept);
+        // Perhaps it only waited for this to leave memory.
+        if queue.wake.is_none() {
+            self.schedule(key, now.mono + if kept { 0 } else { FACTS_AGAIN_AFTER });
         }
     }
 
@@ -590,7 +604,7 @@ impl Frontier {
         let next_ok = queue.pace.next_ok();
         if *queue.pace.lessons() != before || !queue.heard {
             queue.heard = true;
-            out.push(Effect::KeepFacts { queue: key.clone(), facts: queue.facts() });
+            out.push(queue.keep_facts(key));
         }
         self.open_gate(now, key, Some(next_ok));
         self.schedule(key, next_ok);
@@ -654,7 +668,7 @@ impl Frontier {
         let rules = queue.learn_robots(&errand.origin, copy, &self.rules);
         self.robots_bytes += queue.robots_bytes();
         let sitemaps: Vec<String> = rules.sitemaps().iter().take(SITEMAPS_MAX).cloned().collect();
-        out.push(Effect::KeepFacts { queue: errand.queue.clone(), facts: queue.facts() });
+        out.push(queue.keep_facts(&errand.queue));
         let next_ok = queue.pace.next_ok();
         self.schedule(&errand.queue, next_ok);
         if self.rules.read_sitemaps {
@@ -772,6 +786,11 @@ impl Frontier {
         let again = self.visit_queue(now, &key, &mut queue, out);
         let (busy, address) = (queue.busy, queue.address.known());
         match again {
+            // What the disk does not have yet of its host would be forgotten with it: its delay, above all.
+            Again::Forget if !queue.is_kept() => {
+                out.extend(queue.keep_again(&key));
+                self.queues.insert(key, queue);
+            }
             Again::Forget => self.forget(&key),
             Again::Waits => drop(self.queues.insert(key, queue)),
             Again::At(at) => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use super::{FrontierRules, HostFacts, Now, ORIGINS_MAX, RobotsCopy, RobotsSay, Trouble, robots_of};
+use super::{Effect, FrontierRules, HostFacts, Now, ORIGINS_MAX, RobotsCopy, RobotsSay, Trouble, robots_of};
 use crate::batch::Entry;
 use crate::crawl::politeness::{Micros, Pace};
 use crate::crawl::retry::Failure;
@@ -63,6 +63,15 @@ pub(super) enum RobotsState {
     },
 }
 
+/// Whether what is known of a host is on disk.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Keeping {
+    /// Writes whose answer has not come.
+    asked: u32,
+    /// The last one had no room.
+    failed: bool,
+}
+
 pub(super) struct Queue {
     /// The first entries of the queue.
     pub(super) window: BTreeMap<Order, Entry>,
@@ -80,6 +89,7 @@ pub(super) struct Queue {
     pub(super) busy: bool,
     pub(super) pace: Pace,
     pub(super) heard: bool,
+    pub(super) keeping: Keeping,
     pub(super) address: Address,
     /// It stands in the line of its address.
     pub(super) awaits_address: bool,
@@ -114,6 +124,7 @@ impl Queue {
             busy: false,
             pace: Pace::new(now.mono, &rules.pace, delay, facts.lessons.clone(), !facts.heard),
             heard: facts.heard,
+            keeping: Keeping::default(),
             address: Address::Unknown,
             awaits_address: false,
             robots,
@@ -122,7 +133,27 @@ impl Queue {
         }
     }
 
-    /// What must be kept of the host.
+    /// What must be kept of the host, on its way to the disk.
+    pub(super) fn keep_facts(&mut self, key: &QueueKey) -> Effect {
+        self.keeping = Keeping { asked: self.keeping.asked + 1, failed: false };
+        Effect::KeepFacts { queue: key.clone(), facts: self.facts() }
+    }
+
+    /// A write of what is known of the host was answered.
+    pub(super) fn facts_kept(&mut self, kept: bool) {
+        self.keeping = Keeping { asked: self.keeping.asked.saturating_sub(1), failed: self.keeping.failed || !kept };
+    }
+
+    /// Nothing is known of the host that the disk does not have.
+    pub(super) fn is_kept(&self) -> bool {
+        self.keeping.asked == 0 && !self.keeping.failed
+    }
+
+    /// Has facts that the disk had no room for written once more, unless a write is under way.
+    pub(super) fn keep_again(&mut self, key: &QueueKey) -> Option<Effect> {
+        (self.keeping.asked == 0).then(|| self.keep_facts(key))
+    }
+
     pub(super) fn facts(&self) -> HostFacts {
         let copy = |(origin, state): &(String, RobotsState)| match state {
             RobotsState::Known { copy, .. } => Some((origin.clone(), copy.clone())),
@@ -187,6 +218,7 @@ impl Queue {
         self.errands = placeholder.errands;
         self.busy = placeholder.busy;
         self.heard |= placeholder.heard;
+        self.keeping = placeholder.keeping;
     }
 
     /// An entry is new on disk.

@@ -122,6 +122,13 @@ pub enum Input {
         /// The host was never seen before, so there is nothing to load.
         new_host: bool,
     },
+    /// The answer to [`Effect::KeepFacts`]: they are on disk, or the disk had no room for them.
+    FactsKept {
+        /// Whose.
+        queue: QueueKey,
+        /// Whether they are.
+        kept: bool,
+    },
     /// The answer to [`Effect::Sweep`] or [`Effect::Load`].
     Loaded {
         /// The read it answers.

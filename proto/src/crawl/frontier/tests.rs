@@ -65,6 +65,8 @@ struct World {
     now: Micros,
     disk: BTreeMap<QueueKey, BTreeMap<Order, Entry>>,
     facts: BTreeMap<QueueKey, HostFacts>,
+    /// The disk has no room for facts.
+    is_full: bool,
     hosts: BTreeMap<String, Host>,
     events: BTreeMap<(Micros, u64), Input>,
     counter: u64,
@@ -94,6 +96,7 @@ impl World {
             now: 0,
             disk: BTreeMap::new(),
             facts: BTreeMap::new(),
+            is_full: false,
             hosts: BTreeMap::new(),
             events: BTreeMap::new(),
             counter: 0,
@@ -220,7 +223,11 @@ impl World {
                 self.later(soon, Input::Resolved { queue, address });
             }
             Effect::KeepFacts { queue, facts } => {
-                self.facts.insert(queue, facts);
+                let kept = !self.is_full;
+                if kept {
+                    self.facts.insert(queue.clone(), facts);
+                }
+                self.later(soon, Input::FactsKept { queue, kept });
             }
             Effect::Idle { slot } => self.idle.push(slot),
             Effect::Discover { urls, .. } => {
@@ -319,6 +326,22 @@ impl World {
             }
         }
     }
+}
+
+#[test]
+fn what_is_known_of_a_host_outlasts_a_full_disk() {
+    let mut world = World::new(rules(), 3);
+    let robots = RobotsFetch::Body(b"User-agent: *\nCrawl-delay: 2".to_vec());
+    world.hosts.insert("a.example".into(), Host { robots: Some(robots), ..Host::default() });
+    world.is_full = true;
+    world.add("http://a.example/", 0, 0, true);
+    for _ in 0..100 {
+        assert!(world.advance(), "it is tried again and again");
+    }
+    assert!(world.fetched.len() == 1 && world.facts.is_empty() && world.core.queues.len() == 1);
+    world.is_full = false;
+    world.run(1_000);
+    assert!(world.facts.values().any(|facts| facts.robots.len() == 1) && world.core.queues.is_empty());
 }
 
 #[test]
