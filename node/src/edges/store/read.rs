@@ -141,12 +141,26 @@ impl Store {
         self.next_due.iter().copied().min().filter(|at| *at != u64::MAX)
     }
 
+    /// Finds the earliest entry of each slot. One iterator goes from slot to slot: one for each of them was most of what opening an empty folder takes.
     pub(super) fn load_due(&mut self) -> Result<(), StoreError> {
-        for slot in (0..SLOTS).map(Slot) {
-            let prefix = slot.0.to_be_bytes().to_vec();
-            let first = self.rows("due", prefix.clone(), prefix).next().transpose()?;
-            let at = first.and_then(|(key, _)| split_due(&key).map(|(at, _)| at));
-            self.next_due[slot_index(slot)] = at.unwrap_or(u64::MAX);
+        self.next_due.fill(u64::MAX);
+        let mut found = Vec::new();
+        let mut rows = self.db.raw_iterator_cf(&self.family("due"));
+        rows.seek_to_first();
+        while let Some(key) = rows.key() {
+            let slot = key.first_chunk().map(|slot| Slot(u16::from_be_bytes(*slot)));
+            let (Some(slot), Some((at, _))) = (slot, split_due(key)) else {
+                rows.next(); // no key of ours: nothing falls due by it
+                continue;
+            };
+            found.push((slot, at));
+            let Some(next) = slot.0.checked_add(1) else { break };
+            rows.seek(next.to_be_bytes());
+        }
+        rows.status().map_err(|error| self.failed(&error))?;
+        drop(rows);
+        for (slot, at) in found {
+            self.next_due[slot_index(slot)] = at.min(self.next_due[slot_index(slot)]);
         }
         Ok(())
     }

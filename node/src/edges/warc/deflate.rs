@@ -144,14 +144,21 @@ fn squeeze(
 ) -> usize {
     let last = data.len() - MARGIN;
     while at < end {
-        let string = four_bytes(data, at);
-        let here = start + at as u32;
-        let distance = (here - std::mem::replace(&mut seen[hash(string)], here)) as usize;
+        let eight = eight_bytes(data, at);
+        let (mut string, mut here) = (eight as u32, start + at as u32);
+        let mut distance = (here - std::mem::replace(&mut seen[hash(string)], here)) as usize;
         if distance > WINDOW || four_bytes(data, at - distance) != string {
-            bits.put(codes.literals[usize::from(data[at])]);
-            bits.flush_if_full();
+            bits.put(codes.literals[usize::from(string as u8)]);
+            // The next byte too, from what was read for this one: a byte seldom comes alone.
+            (string, here) = ((eight >> 8) as u32, here + 1);
             at += 1;
-            continue;
+            distance = (here - std::mem::replace(&mut seen[hash(string)], here)) as usize;
+            if distance > WINDOW || four_bytes(data, at - distance) != string {
+                bits.put(codes.literals[usize::from(string as u8)]);
+                bits.flush();
+                at += 1;
+                continue;
+            }
         }
         let length = match_length(data, at - distance, at);
         let symbol = distance_symbol(distance);
@@ -174,6 +181,10 @@ fn four_bytes(data: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(data[at..at + 4].try_into().expect("four bytes"))
 }
 
+fn eight_bytes(data: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(data[at..at + 8].try_into().expect("eight bytes"))
+}
+
 fn hash(string: u32) -> usize {
     (string.wrapping_mul(0x9E37_79B1) >> (32 - HASH_BITS)) as usize
 }
@@ -181,10 +192,9 @@ fn hash(string: u32) -> usize {
 /// How many bytes at `earlier` and at `later` are the same; four are known to be.
 fn match_length(data: &[u8], earlier: usize, later: usize) -> usize {
     let most = MATCH_MAX.min(data.len() - later);
-    let eight = |at: usize| u64::from_le_bytes(data[at..at + 8].try_into().expect("eight bytes"));
     let mut length = MATCH_MIN;
     while length + 8 <= most {
-        let differs = eight(earlier + length) ^ eight(later + length);
+        let differs = eight_bytes(data, earlier + length) ^ eight_bytes(data, later + length);
         if differs != 0 {
             return length + (differs.trailing_zeros() / 8) as usize;
         }
@@ -221,14 +231,7 @@ impl Bits<'_> {
         self.count += code.count;
     }
 
-    /// Leaves room for a length and a distance: of the codes here they have 12 + 5 and 9 + 13 bits at most.
-    #[inline(always)]
-    fn flush_if_full(&mut self) {
-        if self.count >= 24 {
-            self.flush();
-        }
-    }
-
+    /// Afterwards there is room for a byte, a length and a distance: of the codes here they have 15, 12 + 5 and 9 + 13 bits at most.
     #[inline(always)]
     fn flush(&mut self) {
         self.out[self.written..self.written + 8].copy_from_slice(&self.held.to_le_bytes());
