@@ -91,6 +91,11 @@ fn a_site_with_rules_gives_records_counters_and_error_bits() {
     assert_eq!((&image["state"], &image["errorMask"], &image["processed"]), (&json!(0), &json!(1u64 << 34), &json!(0)));
     let good = url(data, &server.url("/"));
     assert_eq!((&good["state"], &good["errorMask"], &good["processed"]), (&json!(0), &json!(0), &json!(1)));
+    assert_eq!((&good["pDate"], &good["tagsCount"]), (&json!("2026-11-16 05:30:00"), &json!(3)));
+    assert_eq!((&poor["pDate"], &poor["tagsCount"]), (&Value::Null, &json!(1)));
+    assert_eq!(image["tagsCount"], Value::Null, "nothing was made of it");
+    let dated = json!({"sitesList": ["news"], "urlsCriterions": {"WHERE": "pDate < '2026-11-17 00:00:00' AND tagsCount > 2", "ORDER BY": "pDate"}});
+    assert_eq!(done(data, "URL_FETCH", &dated).as_array().map(Vec::len), Some(2), "the article and its copy");
     let ended =
         run(&["ctl", "--data", data, "url", "content", &server.url("/image"), "--site", "news", "--what", "processed"]);
     assert_eq!(ended.code, Some(1), "{ended}");
@@ -109,6 +114,66 @@ fn a_site_with_rules_gives_records_counters_and_error_bits() {
     node.interrupt();
     assert_eq!(node.wait().code, Some(0));
     exports(data, work.path(), &server);
+}
+
+/// The hour of the day, in UTC, so many hours from now.
+fn hour(from_now: u64) -> String {
+    let hours = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() / 3_600 + from_now;
+    format!("{:02}:00", hours % 24)
+}
+
+#[test]
+fn filters_and_hours_of_a_site_hold_while_it_is_crawled() {
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::start(|asked| match asked.path {
+        "/" => Reply::page(&["/secret", "/hidden", "/plain"]),
+        "/secret" => Reply::file("text/html", "<h1>secret</h1><a href='/found'>found</a>"),
+        "/hidden" => Reply::file("text/html", "<a href='/behind'>behind</a>").header("X-Hidden", "yes"),
+        "/plain" => Reply::text("plain"),
+        "/found" => Reply::page(&["/"]),
+        _ => Reply::status(404),
+    });
+    let (node, data) = node_alone(work.path());
+    let data = data.as_str();
+    let filters = json!([
+        {"stage": 1, "subject": "HEADERS_ALL", "pattern": "(?i)x-hidden: yes", "action": -1},
+        {"stage": 7, "pattern": "<h1>secret", "action": -1},
+    ]);
+    let properties = |limits: Value| {
+        json!([
+            {"name": "PROCESSOR_NAME", "value": "STORE"},
+            {"name": "ALLOWED_CTYPES", "value": "text/html"},
+            {"name": "HTTP_FREQ_LIMITS", "value": limits},
+        ])
+    };
+    // Closed for some hours, of which two are over at the least and two to come.
+    let closed = json!([{"from": hour(21), "to": hour(3), "max": 0}]);
+    let new = json!({"id": "news", "urls": [server.url("/")], "requestDelay": 20, "filters": filters, "properties": properties(closed)});
+    done(data, "SITE_NEW", &new);
+    // Another site shows that the node fetches by now.
+    done(data, "SITE_NEW", &json!({"id": "other", "urls": [server.url("/plain")], "requestDelay": 20}));
+    wait_until("the other site is crawled", || site(data, "other")["contents"] == 1);
+    assert_eq!(server.pages(), ["/plain"], "nothing is asked for in the hours of a site that are closed");
+    assert_eq!(url(data, &server.url("/"))["status"], 1, "it waits");
+
+    let opened = json!({"id": "news", "properties": properties(json!({"max": 50, "period": 1}))});
+    done(data, "SITE_UPDATE", &opened);
+    wait_until("it is crawled when it is open", || {
+        ["/", "/secret", "/hidden", "/plain", "/found"].iter().all(|path| url(data, &server.url(path))["status"] == 7)
+    });
+    let of = |path: &str| {
+        let told = url(data, &server.url(path));
+        (told["errorMask"].as_u64().unwrap(), told["state"].as_u64().unwrap(), told["processed"].as_u64().unwrap())
+    };
+    assert_eq!(of("/"), (0, 0, 1));
+    assert_eq!(of("/secret"), (1 << 40, 0, 0), "left out by a filter of the processor, its links are followed");
+    assert_eq!(of("/hidden"), (1 << 54, 0, 0), "left out by a filter of the crawler");
+    assert_eq!(of("/plain"), (1 << 4, 0, 0), "of a type that is not wanted");
+    assert!(!server.pages().iter().any(|path| path == "/behind"), "its links are not followed");
+    assert_eq!(done(data, "URL_STATUS", &json!({"siteId": "news", "url": server.url("/behind")})), json!([]));
+    let told = processed(data, &server.url("/found"));
+    assert_eq!(told["processor"], "STORE");
+    drop(node);
 }
 
 /// The record of a content as operations tell it.

@@ -262,7 +262,13 @@ impl BatchProcessor {
             };
             let mut errors = item.errors();
             errors.merge(bits);
-            let skipped = bits == ErrorMask::from(ErrorBit::UnsupportedContentType);
+            let none_of_its_business = [
+                ErrorBit::UnsupportedContentType,
+                ErrorBit::WrongMime,
+                ErrorBit::CrawlerFilters,
+                ErrorBit::ProcessorFilters,
+            ];
+            let skipped = none_of_its_business.iter().any(|bit| bits == ErrorMask::from(*bit));
             let took = began.elapsed().as_millis() as u64;
             let total = item.url_fields().get("crawlingTime").and_then(Json::as_u64).unwrap_or(0) + took;
             item.set([
@@ -320,6 +326,9 @@ impl BatchProcessor {
         let extracted = extract(&input, &self.extract);
         let text = text_of(&body, content_type.as_deref(), url.host(), &extracted);
         let crawled_at = item.url_fields().get("tcDate").and_then(Json::as_str).and_then(date::parse);
+        let figure = |item: &mut BatchItem, name: &str| item.url_fields().get(name).and_then(Json::as_u64);
+        let http_code = figure(item, "httpCode").and_then(|code| u16::try_from(code).ok()).unwrap_or(200);
+        let depth = figure(item, "depth").and_then(|depth| u16::try_from(depth).ok()).unwrap_or(0);
         let made = process(
             &rules,
             &Fresh {
@@ -328,6 +337,10 @@ impl BatchProcessor {
                 extracted: &extracted,
                 last_modified: header("last-modified"),
                 date: header("date"),
+                head: &head,
+                http_code,
+                size: body.len() as u64,
+                depth,
                 fetched_at: crawled_at.unwrap_or_else(unix_ms),
             },
         );

@@ -4,6 +4,8 @@
 //! stale writes cannot move a URL backwards. A URL that waits, or is being fetched, is *open*; among open values the later attempt
 //! wins, whatever its status, which is how a lost batch returns to NEW.
 
+mod findings;
+
 use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
@@ -154,8 +156,17 @@ impl Validators {
     }
 }
 
-/// What the last crawl of a URL found (the fields of DC-9 that have a meaning here).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What the rules of a site made of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// Tags that were filled, of all things on the page.
+    pub tags: u32,
+    /// When the page was published, Unix milliseconds, as far as it is known.
+    pub published: Option<u64>,
+}
+
+/// What the last crawl of a URL found (the fields of DC-9 that have a meaning here). How it is written down: [`findings`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// HTTP status; 0 if there was no answer.
     pub http_code: u16,
@@ -203,6 +214,8 @@ pub struct Findings {
     pub changes: u32,
     /// Crawls that found the same content, or were answered "not modified".
     pub unchanged: u32,
+    /// What the rules of the site made of the page; `None` if there were none for it.
+    pub made: Option<Made>,
 }
 
 /// Everything kept of a URL. In-links are stored beside it (see `key`), because they change far more often.

@@ -72,27 +72,35 @@ pub(crate) fn read_page(url: &CanonicalUrl, fetched: &Fetched, product_token: &s
     )
 }
 
-/// Processes an answer by the rules of its site; `None` if it is no page: an error, a redirect, or nothing at all.
+/// Processes an answer by the rules of its site; `None` if it is no page (an error, a redirect, or nothing at all), or nothing is to become of it.
 pub(crate) fn process_page(
     url: &CanonicalUrl,
     fetched: &Fetched,
     extracted: &Extracted,
     rules: &Processing,
+    depth: u16,
 ) -> Option<Processed> {
     if !(200..300).contains(&fetched.status) || fetched.body.is_empty() {
         return None;
     }
     let text = process::text_of(&fetched.body, fetched.content_type(), url.host(), extracted);
     let date = fetched.header_values("date").next().and_then(|value| std::str::from_utf8(value).ok());
+    let head = String::from_utf8_lossy(&fetched.response_head);
     let fresh = Fresh {
         url: url.as_str(),
         text: text.as_deref(),
         extracted,
         last_modified: fetched.last_modified(),
         date,
+        head: &head,
+        http_code: fetched.status,
+        size: fetched.body.len() as u64,
+        depth,
         fetched_at: fetched.started_unix_ms + u64::from(fetched.elapsed_ms),
     };
-    Some(process::process(rules, &fresh))
+    let processed = process::process(rules, &fresh);
+    // A page that is wanted, and that nobody processes, is one like those of any other crawl.
+    Some(processed).filter(|processed| !rules.only_judges() || processed.unwanted)
 }
 
 /// What of an answer goes into the archive. The heads and the body as transferred are taken out of it.
@@ -138,7 +146,9 @@ impl Handler<FetchedPage> for Parser {
         let processing = crawls.processing(page.pick.queue.crawl());
         let processed = processing
             .filter(|_| page.pick.entry.kind == EntryKind::Page)
-            .and_then(|rules| process_page(&page.pick.entry.url, &page.fetched, &extracted, rules))
+            .and_then(|rules| {
+                process_page(&page.pick.entry.url, &page.fetched, &extracted, rules, page.pick.order.depth)
+            })
             .map(Box::new);
         let parsing = started.elapsed();
         self.metrics.parse_seconds.observe(parsing.as_secs_f64());

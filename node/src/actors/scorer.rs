@@ -122,6 +122,10 @@ pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
             if processed.as_ref().is_some_and(|processed| processed.entries_are_results) {
                 found.retain(|link| link.kind != LinkKind::Entry);
             }
+            if processed.as_ref().is_some_and(|processed| processed.unwanted) {
+                found.clear();
+            }
+            findings.made = processed.as_ref().and_then(|processed| processed.made);
             (links, beyond) = follow(&pick, found, rules, filter);
             links.truncate(crawls.links_max(pick.queue.crawl()).unwrap_or(usize::MAX));
             match &processed {

@@ -139,7 +139,8 @@ impl Shared {
         let name = order.name(&self.urls)?;
         let crawl = self.crawl_of(node, order.site())?;
         let not_kept = |error: String| Failed::new(code::NOT_KEPT, error);
-        let known = self.known(node, swarm, &crawl, vec![name]).await.map_err(not_kept)?;
+        let names = self.meant(node, swarm, &crawl, vec![name]).await.map_err(not_kept)?;
+        let known = self.known(node, swarm, &crawl, names).await.map_err(not_kept)?;
         let Some(Known { copy, kept, inlinks }) = known.into_iter().flatten().next() else {
             return Ok(json!({"siteId": order.site(), "url": order.text(), "status": status::URL_MISSED}));
         };
@@ -227,7 +228,8 @@ impl Shared {
         let name = order.name(&self.urls)?;
         let crawl = self.crawl_of(node, order.site())?;
         let not_kept = |error: String| Failed::new(code::NOT_KEPT, error);
-        let known = self.known(node, swarm, &crawl, vec![name]).await.map_err(not_kept)?;
+        let names = self.meant(node, swarm, &crawl, vec![name]).await.map_err(not_kept)?;
+        let known = self.known(node, swarm, &crawl, names).await.map_err(not_kept)?;
         let there = known.into_iter().flatten().find(|known| !known.kept.record.state.is_gone());
         let Some(known) = there else {
             return Err(Failed::new(code::SITE, format!("site {:?} has no such URL", order.site())));

@@ -1,12 +1,13 @@
 //! Records for people: read from all replicas, of which the latest copy counts, and changed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proto::cluster::amend::Amendment;
 use proto::cluster::copy::{Kept, RecordCopy};
-use proto::control::records::{FoundRecord, RECORDS_MAX, RecordsAnswer, RecordsRequest, UrlName};
+use proto::control::records::{FoundRecord, QueryText, RECORDS_MAX, RecordsAnswer, RecordsRequest, UrlName};
 use proto::control::{Answer, Request};
-use proto::query::ROWS_MAX;
+use proto::query::{ROWS_MAX, Value};
 use tokio::time::{Duration, timeout};
 
 use super::upkeep::{deleted_here, recount_here};
@@ -20,6 +21,8 @@ use crate::node::Node;
 
 /// Records changed at once.
 const AMEND_RECORDS: usize = 200;
+/// MD5 of URLs that one query looks for: as many as its text has room for.
+const MD5_AT_ONCE: usize = 300;
 
 /// A record of which all replicas that answered were asked.
 pub(super) struct Known {
@@ -82,6 +85,53 @@ impl Shared {
             known.extend(self.known_of_some(node, swarm, crawl, names.to_vec()).await?);
         }
         Ok(known)
+    }
+
+    /// The URLs that are meant, where ids may be MD5 of URLs, as users of the Distributed Crawler have them. What is no id of ours is looked for among all URLs of the
+    /// site: nobody else asks for MD5, so there is no index of them.
+    pub(super) async fn meant(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        crawl: &str,
+        mut names: Vec<UrlName>,
+    ) -> Result<Vec<UrlName>, String> {
+        let is_id = |name: &&UrlName| matches!(name, UrlName::Id(_));
+        let ids: Vec<UrlName> = names.iter().filter(is_id).cloned().collect();
+        let crawls = node.crawls();
+        let site = crawls.get(crawl).and_then(|crawl| crawl.site.as_ref()).map(|site| site.site.id.as_str());
+        let Some(site) = site.filter(|_| !ids.is_empty()) else { return Ok(names) };
+        let known = self.known(node, swarm, crawl, ids.clone()).await?;
+        let unknown = ids.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(id, _)| id);
+        let hexadecimal: BTreeSet<String> = unknown
+            .filter_map(|name| match name {
+                UrlName::Id(id) => Some(id.to_string()),
+                UrlName::Url(_) => None,
+            })
+            .collect();
+        let mut found: BTreeMap<String, String> = BTreeMap::new();
+        for some in hexadecimal.into_iter().collect::<Vec<String>>().chunks(MD5_AT_ONCE) {
+            let list: Vec<String> = some.iter().map(|md5| format!("'{md5}'")).collect();
+            let text = format!("SELECT md5, url FROM urls WHERE md5 IN ({}) LIMIT {}", list.join(","), list.len());
+            let answered = self.look(node, swarm, &QueryText::Whole(text), &[site]).await.map_err(|why| why.message)?;
+            let rows = answered.table.rows.len();
+            for row in answered.table.rows {
+                if let [Value::Text(md5), Value::Text(url)] = row.as_slice() {
+                    found.insert(md5.clone(), url.clone());
+                }
+            }
+            if let Some(why) = answered.missing.filter(|_| rows < some.len()) {
+                return Err(why);
+            }
+        }
+        for name in &mut names {
+            if let UrlName::Id(id) = name
+                && let Some(url) = found.get(&id.to_string())
+            {
+                *name = UrlName::Url(url.clone());
+            }
+        }
+        Ok(names)
     }
 
     async fn known_of_some(

@@ -194,13 +194,7 @@ impl Shared {
                 for body in bodies {
                     outcomes.push(match operation {
                         Operation::SiteNew => self.site_new(node, body).await,
-                        Operation::SiteUpdate => match SiteUpdate::read(body) {
-                            Ok(update) => {
-                                let id = update.id.clone();
-                                self.change_site(node, swarm, &id, &Change::Update(update)).await
-                            }
-                            Err(bad) => Err(bad.into()),
-                        },
+                        Operation::SiteUpdate => self.site_update(node, swarm, body).await,
                         Operation::SiteDelete => self.site_delete(node, swarm, body).await,
                         _ => match SiteCleanup::read(body) {
                             Ok(request) => {
@@ -308,21 +302,46 @@ impl Shared {
         Err(taken())
     }
 
+    /// The sites that meet criterions, but for the general one.
+    async fn sites_that_meet(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        criterions: &Criterions,
+    ) -> Result<Vec<String>, Failed> {
+        let counts = self.list_crawls(node, swarm).await;
+        if let Some(why) = missing(&counts) {
+            return Err(Failed::new(code::NOT_KEPT, format!("{why}; which sites are meant cannot be said now")));
+        }
+        let sites = found(&node.crawls(), &by_name(&counts), "", Some(criterions))?;
+        Ok(sites.into_iter().map(|site| site.id).filter(|id| id != GENERAL_SITE).collect())
+    }
+
+    async fn site_update(&self, node: &Node, swarm: &Arc<Swarm>, body: Json) -> Outcome {
+        let update = SiteUpdate::read(body)?;
+        let Some(criterions) = &update.criterions else {
+            let id = update.id.clone();
+            return self.change_site(node, swarm, &id, &Change::Update(update)).await;
+        };
+        let ids = self.sites_that_meet(node, swarm, criterions).await?;
+        // All of them could be changed, or none is.
+        for id in &ids {
+            if let Some((known, _)) = node.crawls().site(id) {
+                update.apply(known, unix_ms())?;
+            }
+        }
+        let change = Change::Update(update);
+        for id in &ids {
+            self.change_site(node, swarm, id, &change).await?;
+        }
+        Ok(json!(ids))
+    }
+
     async fn site_delete(&self, node: &Node, swarm: &Arc<Swarm>, body: Json) -> Outcome {
         let request = SiteDelete::read(body)?;
         let ids = match &request.criterions {
             None => vec![request.id],
-            Some(criterions) => {
-                let counts = self.list_crawls(node, swarm).await;
-                if let Some(why) = missing(&counts) {
-                    return Err(Failed::new(
-                        code::NOT_KEPT,
-                        format!("{why}; which sites are meant cannot be said now"),
-                    ));
-                }
-                let sites = found(&node.crawls(), &by_name(&counts), "", Some(criterions))?;
-                sites.into_iter().map(|site| site.id).filter(|id| id != GENERAL_SITE).collect()
-            }
+            Some(criterions) => self.sites_that_meet(node, swarm, criterions).await?,
         };
         for id in &ids {
             if id == GENERAL_SITE {
@@ -398,12 +417,16 @@ impl Shared {
 
     /// Checks what only a node knows: its rules for URLs and the delays that it keeps. Gives the root URLs.
     fn understood(&self, crawls: &Crawls, definition: &SiteDefinition) -> Result<Vec<CanonicalUrl>, Failed> {
-        let delay_ms = definition.crawl().delay_ms.unwrap_or(0);
-        if delay_ms > self.delay_max_ms {
-            let what = format!("{delay_ms} ms, more than the {} ms that the nodes keep at most", self.delay_max_ms);
-            let frequency = delay_ms > definition.site.request_delay;
-            let field = if frequency { "properties[HTTP_FREQ_LIMITS]" } else { "requestDelay" };
-            return Err(BadRequest::new(field, what).into());
+        let spread_ms = definition.site.frequencies()?.delay_max_ms();
+        for (field, delay_ms) in
+            [("requestDelay", definition.site.request_delay), ("properties[HTTP_FREQ_LIMITS]", spread_ms)]
+        {
+            if delay_ms > self.delay_max_ms {
+                let most = self.delay_max_ms;
+                let what =
+                    format!("{delay_ms} ms between two requests, more than the {most} ms that the nodes keep at most");
+                return Err(BadRequest::new(field, what).into());
+            }
         }
         let understood = definition.crawl().prepare(crawls.base(), crawls.urls());
         understood.map(|(_, roots)| roots).map_err(|error| {

@@ -267,7 +267,8 @@ impl Shared {
             let name = order.name(&self.urls)?;
             let crawl = self.crawl_of(node, order.site())?;
             let not_kept = |error: String| Failed::new(code::NOT_KEPT, error);
-            let known = self.known(node, swarm, &crawl, vec![name]).await.map_err(not_kept)?;
+            let names = self.meant(node, swarm, &crawl, vec![name]).await.map_err(not_kept)?;
+            let known = self.known(node, swarm, &crawl, names).await.map_err(not_kept)?;
             let Some(known) = known.into_iter().flatten().next() else { continue };
             let request = RecordsRequest::History(known.copy.key.clone());
             let answers = self.everybody_says(node, swarm, &request).await;

@@ -12,7 +12,7 @@ use proto::cluster::slot_set::SlotSet;
 use proto::control::records::{QueryText, RecordsAnswer, RecordsRequest, UrlName};
 use proto::control::{Answer, Request, node_name};
 use proto::crawl::crawls::Crawls;
-use proto::id::SLOTS;
+use proto::id::{SLOTS, UrlId};
 use proto::key::UrlKey;
 use proto::query::{Collector, Part, Query, Source, Table};
 use proto::site::{
@@ -40,10 +40,20 @@ pub(super) const SCAN_ROWS: usize = 1_000;
 /// `delayedType` of what goes at once.
 const NOW: u8 = 1;
 
+/// What is said of a URL that a node did not take.
+const TRAP: &str = "is not kept: its host or its path has as many URLs as the limits against traps allow (crawl.host_urls_max, crawl.path_queries_max)";
 /// What URL_NEW says of a URL.
 const INSERTED: u8 = 0;
 const FAILED: u8 = 1;
 const EXISTED: u8 = 2;
+
+/// A URL that is handed in, and where it belongs.
+struct Placed {
+    crawl: String,
+    site: String,
+    url: CanonicalUrl,
+    new: UrlNew,
+}
 
 /// What a query found, and what it could not look at.
 pub(super) struct Answered {
@@ -59,18 +69,31 @@ impl Shared {
         let mut statuses = vec![FAILED; bodies.len()];
         let mut messages: Vec<String> = Vec::new();
         let mut by_crawl: BTreeMap<String, Vec<(usize, Discovered)>> = BTreeMap::new();
+        let mut more: Vec<(usize, Placed)> = Vec::new();
         for (at, body) in bodies.into_iter().enumerate() {
             match self.place(node, body).await {
-                Ok((crawl, found)) => by_crawl.entry(crawl).or_default().push((at, found)),
+                Ok((placed, found)) => {
+                    by_crawl.entry(placed.crawl.clone()).or_default().push((at, found));
+                    more.extend(Some((at, placed)).filter(|(_, placed)| placed.new.brings_more()));
+                }
                 Err(failed) => messages.push(format!("[{at}] {}", failed.message)),
             }
         }
         for (crawl, urls) in by_crawl {
             match self.insert(node, swarm, &crawl, &urls).await {
-                Ok(fresh) => urls.iter().zip(fresh).for_each(|((at, _), fresh)| {
-                    statuses[*at] = if fresh { INSERTED } else { EXISTED };
+                Ok(fresh) => urls.iter().zip(fresh).for_each(|((at, found), fresh)| match fresh {
+                    Some(fresh) => statuses[*at] = if fresh { INSERTED } else { EXISTED },
+                    None => messages.push(format!("[{at}] url: {} {TRAP}", found.url.as_str())),
                 }),
                 Err(why) => messages.push(why),
+            }
+        }
+        for (at, placed) in more {
+            if statuses[at] != FAILED
+                && let Err(why) = self.bring_more(node, swarm, &placed, statuses[at] == EXISTED).await
+            {
+                statuses[at] = FAILED;
+                messages.push(format!("[{at}] {why}"));
             }
         }
         let failed = statuses.contains(&FAILED);
@@ -78,8 +101,27 @@ impl Shared {
         json!({"errorCode": code, "errorMessage": messages.join(";"), "statuses": statuses})
     }
 
-    /// The crawl that a URL belongs to, and the URL.
-    async fn place(&self, node: &Node, body: Json) -> Result<(String, Discovered), Failed> {
+    /// Does what was asked for beside a URL that is kept: attributes, contents, and a change if it was there before.
+    async fn bring_more(&self, node: &Node, swarm: &Arc<Swarm>, placed: &Placed, existed: bool) -> Result<(), String> {
+        let Placed { crawl, site, url, new } = placed;
+        if let Some(update) = new.update(site).filter(|_| existed) {
+            self.url_change(node, swarm, update, Operation::UrlUpdate).await.map_err(|failed| failed.message)?;
+        }
+        let attributes = new.attributes(site, UrlId::of(crawl, url.as_str()));
+        if !attributes.is_empty() {
+            let said = self.attribute_set(node, swarm, attributes, Operation::AttributeSet).await;
+            if said["errorCode"] != code::OK {
+                return Err(said["errorMessage"].as_str().unwrap_or_default().to_owned());
+            }
+        }
+        if let Some(put) = new.put(site) {
+            self.url_put(node, swarm, put).await.map_err(|failed| failed.message)?;
+        }
+        Ok(())
+    }
+
+    /// Where a URL belongs, and the URL.
+    async fn place(&self, node: &Node, body: Json) -> Result<(Placed, Discovered), Failed> {
         let new = UrlNew::read(body)?;
         let url = CanonicalUrl::parse(&new.url, &self.urls)
             .map_err(|error| BadRequest::new("url", format!("{}: {error}", new.url)))?;
@@ -95,7 +137,8 @@ impl Shared {
             None => return Err(Failed::no_site(&site.site.id)),
         }
         let priority = new.priority.unwrap_or(site.site.priority);
-        Ok((crawl, Discovered { url, kind: EntryKind::Page, depth: 0, priority, redirects: 0 }))
+        let found = Discovered { url: url.clone(), kind: EntryKind::Page, depth: 0, priority, redirects: 0 };
+        Ok((Placed { crawl, site: site.site.id.clone(), url, new }, found))
     }
 
     async fn site_of(&self, node: &Node, new: &UrlNew, url: &CanonicalUrl) -> Result<Arc<SiteDefinition>, Failed> {
@@ -137,14 +180,14 @@ impl Shared {
         }
     }
 
-    /// Has URLs kept; says of each whether it is new.
+    /// Has URLs kept; says of each whether it is new, `None` if the limits against traps refuse it.
     pub(super) async fn insert(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         crawl: &str,
         urls: &[(usize, Discovered)],
-    ) -> Result<Vec<bool>, String> {
+    ) -> Result<Vec<Option<bool>>, String> {
         let names = urls.iter().map(|(_, found)| UrlName::Url(found.url.as_str().to_owned())).collect();
         let known = self.known(node, swarm, crawl, names).await?;
         let is_new = |known: &Option<Known>| known.as_ref().is_none_or(|known| known.kept.record.state.is_gone());
@@ -159,13 +202,18 @@ impl Shared {
         for urls in wanted.chunks(SUBMIT_URLS) {
             submit(node, crawl, urls).await?;
         }
+        let handed_in = wanted.iter().map(|found| UrlName::Url(found.url.as_str().to_owned())).collect();
+        let kept = self.known(node, swarm, crawl, handed_in).await?;
+        let refused: BTreeSet<&str> =
+            wanted.iter().zip(&kept).filter(|(_, kept)| kept.is_none()).map(|(found, _)| found.url.as_str()).collect();
         // What was deleted is known: it is put up again.
         let deleted = known.iter().zip(urls).filter(|(known, _)| known.is_some() && is_new(known));
         let names: Vec<UrlName> = deleted.map(|(_, (_, found))| UrlName::Url(found.url.as_str().to_owned())).collect();
         if !names.is_empty() {
             self.amend(node, swarm, crawl, names, Amendment::Renew).await?;
         }
-        Ok(fresh)
+        let told = fresh.into_iter().zip(urls);
+        Ok(told.map(|(fresh, (_, found))| (!refused.contains(found.url.as_str())).then_some(fresh)).collect())
     }
 
     // Looking.
@@ -182,8 +230,9 @@ impl Shared {
         for (id, names) in by_site {
             let Some((site, _)) = crawls.site(&id).filter(|(site, _)| !site.deleted) else { continue };
             let (places, names): (Vec<usize>, Vec<UrlName>) = names.into_iter().unzip();
-            let known = self.known(node, swarm, &site.crawl_name(), names).await;
-            let known = known.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
+            let (crawl, not_kept) = (site.crawl_name(), |error: String| Failed::new(code::NOT_KEPT, error));
+            let names = self.meant(node, swarm, &crawl, names).await.map_err(not_kept)?;
+            let known = self.known(node, swarm, &crawl, names).await.map_err(not_kept)?;
             for (at, known) in places.into_iter().zip(known) {
                 let Some(Known { copy, kept, inlinks }) = known else { continue };
                 let row = UrlRow { site: &id, key: &copy.key, record: &kept.record, inlinks };
@@ -342,10 +391,10 @@ impl Shared {
         let crawl = site.crawl_name();
         let kept = |error: String| Failed::new(code::NOT_KEPT, error);
         let Some(criterions) = &order.criterions else {
-            let name = order.name(&self.urls)?;
-            let there = self.known(node, swarm, &crawl, vec![name.clone()]).await.map_err(kept)?;
+            let names = self.meant(node, swarm, &crawl, vec![order.name(&self.urls)?]).await.map_err(kept)?;
+            let there = self.known(node, swarm, &crawl, names.clone()).await.map_err(kept)?;
             let there = there.into_iter().flatten().any(|known| !known.kept.record.state.is_gone());
-            let names = if there { vec![name] } else { Vec::new() };
+            let names = if there { names } else { Vec::new() };
             return match self.amend(node, swarm, &crawl, names.clone(), amendment).await.map_err(kept)?.first() {
                 Some(Some(_)) => {
                     self.clear_away(node, swarm, &crawl, names, amendment, order.delayed_type).await.map_err(kept)?;

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 1 batch in, 2 URL row, 3 site row, 6 URL row again | the page comes with its pick; the site's rules are those of this moment ([`CrawlBook`](crate::crawls::CrawlBook)) |
 //! | 4 site not active, 5 limits | nothing of such a site is handed out; what was in flight is processed |
-//! | 7 type among PROCESS_CTYPES, else bit 34 | [`process`] |
+//! | 7 type among PROCESS_CTYPES, else bit 34; filters of the processor, else bit 40 | [`process`] |
 //! | 8 PROCESSING, 9 algorithm, 10 JSON | [`process`], [`Processed::record`] |
 //! | 11 open, 12 upsert | the record is archived with the page, in one commit with what follows (`edges/disk.rs`) |
 //! | 13 PROCESSED, state, mask, times; 14 contents + 1 | `proto/crawl/outcome.rs` |
@@ -23,10 +23,14 @@ use std::borrow::Cow;
 
 use proto::date;
 use proto::error_mask::{ErrorBit, ErrorMask};
+use proto::query::{Row, Value};
+use proto::record::Made;
 use proto::scrape::{About, FUEL_PER_PAGE, Fuel, Harvest, Item, Page, Processing, Processor, Tree, entries};
+use proto::site::page_filter::{Looked, Moment};
+use proto::url::{CanonicalUrl, UrlRules};
 use serde_json::{Map, Value as Json, json};
 
-use crate::extract::{Extracted, PageKind};
+use crate::extract::{Extracted, Link, PageKind};
 
 /// Bytes of a record.
 const RECORD_BYTES_MAX: usize = 4 << 20;
@@ -44,8 +48,77 @@ pub struct Fresh<'a> {
     pub last_modified: Option<&'a str>,
     /// The header `Date`.
     pub date: Option<&'a str>,
+    /// Status line and headers.
+    pub head: &'a str,
+    /// The status.
+    pub http_code: u16,
+    /// Bytes of the body.
+    pub size: u64,
+    /// Links from a root URL.
+    pub depth: u16,
     /// When it was fetched, Unix milliseconds.
     pub fetched_at: u64,
+}
+
+/// A page as filters look at it: what is known of it when it was fetched, and of one thing that was made of it.
+struct Seen<'a> {
+    page: &'a Fresh<'a>,
+    item: Option<&'a Item>,
+    published: Option<u64>,
+}
+
+impl<'a> Seen<'a> {
+    fn page(page: &'a Fresh<'a>) -> Seen<'a> {
+        Seen { page, item: None, published: None }
+    }
+}
+
+impl Row for Seen<'_> {
+    fn value(&self, field: &'static str) -> Value {
+        let Fresh { url, extracted, .. } = self.page;
+        let text = |text: Option<&str>| text.map_or(Value::Null, Value::text);
+        let parsed = || CanonicalUrl::parse(url, &UrlRules::AS_IT_IS).ok();
+        match field {
+            "url" => Value::text(*url),
+            "md5" => Value::text(proto::site::md5_hex(url)),
+            "host" => text(parsed().as_ref().map(CanonicalUrl::host)),
+            "domain" => text(parsed().as_ref().map(CanonicalUrl::domain)),
+            "httpCode" => Value::int(self.page.http_code),
+            "contentType" => text(Some(&extracted.media_type)),
+            "charset" => text(extracted.charset),
+            "language" => text(extracted.language),
+            "title" => text(extracted.title.as_deref()),
+            "size" => Value::int(self.page.size),
+            "depth" => Value::int(self.page.depth),
+            "lastModified" => text(self.page.last_modified),
+            "noindex" => Value::int(u8::from(extracted.noindex)),
+            "linksI" | "linksE" => {
+                let host = parsed();
+                let inside = |link: &&Link| host.as_ref().is_some_and(|url| link.url.host() == url.host());
+                let internal = extracted.links.iter().filter(inside).count() as u64;
+                let external = extracted.links.len() as u64 - internal;
+                Value::int(if field == "linksI" { internal } else { external })
+            }
+            "UDate" | "tcDate" => Value::Time(self.page.fetched_at),
+            "pDate" => self.published.map_or(Value::Null, Value::Time),
+            "tagsCount" => self.item.map_or(Value::Null, |item| Value::int(item.0.len() as u64)),
+            _ => Value::Null,
+        }
+    }
+}
+
+impl Looked for Seen<'_> {
+    fn body(&self) -> Option<&str> {
+        self.page.text
+    }
+
+    fn head(&self) -> &str {
+        self.page.head
+    }
+
+    fn tag(&self, name: &str) -> Option<&str> {
+        self.item?.get(name)
+    }
 }
 
 /// What became of a page.
@@ -61,6 +134,10 @@ pub struct Processed {
     pub hash: Option<(String, bool)>,
     /// Entries of a feed are results and not links.
     pub entries_are_results: bool,
+    /// Its links are not followed: the site does not want such pages.
+    pub unwanted: bool,
+    /// What was made of it, in figures.
+    pub made: Option<Made>,
 }
 
 impl Processed {
@@ -75,11 +152,27 @@ impl Processed {
 
 /// Processes a page by the rules of its site.
 pub fn process(rules: &Processing, page: &Fresh<'_>) -> Processed {
+    let (seen, now) = (Seen::page(page), page.fetched_at);
+    if !rules.allows(&page.extracted.media_type) {
+        return Processed { unwanted: true, ..Processed::skipped(ErrorBit::WrongMime) };
+    }
+    if !rules.passes(Moment::Fetched, &seen, now) {
+        return Processed { unwanted: true, ..Processed::skipped(ErrorBit::CrawlerFilters) };
+    }
+    if rules.only_judges() {
+        return Processed::default();
+    }
     let processor = match rules.processor_for(&page.extracted.media_type) {
         None => return Processed::skipped(ErrorBit::UnsupportedContentType),
         Some(Processor::None) => return Processed::default(),
         Some(processor) => processor,
     };
+    if !rules.picks(&seen, now) {
+        return Processed::default();
+    }
+    if !rules.passes(Moment::Before, &seen, now) {
+        return Processed::skipped(ErrorBit::ProcessorFilters);
+    }
     if processor == Processor::Store {
         return store_only(rules, page);
     }
@@ -155,7 +248,7 @@ fn written(
     let mut items: Vec<Json> = Vec::with_capacity(harvest.items.len());
     let mut first: Option<(Option<u64>, Option<String>)> = None;
     let mut renamed = Vec::with_capacity(harvest.items.len());
-    let mut tags = 0;
+    let (mut tags, mut left_out) = (0, 0);
     for mut item in harvest.items {
         if rules.detect_language
             && !in_feed
@@ -164,6 +257,10 @@ fn written(
             item.fill("html_lang", language);
         }
         let published = rules.published(&item, in_feed, &about);
+        if !rules.passes(Moment::After, &Seen { page, item: Some(&item), published }, page.fetched_at) {
+            left_out += 1;
+            continue;
+        }
         let hash = rules.hashing.as_ref().and_then(|hashing| hashing.hash(&item));
         let item = rules.renamed(item);
         tags += item.0.len();
@@ -176,7 +273,11 @@ fn written(
         first.get_or_insert((published, hash));
         renamed.push(item);
     }
+    if items.is_empty() && left_out > 0 {
+        return Processed::skipped(ErrorBit::ProcessorFilters);
+    }
     let (published, hash) = first.unwrap_or_default();
+    let published = published.filter(|_| !in_feed);
     let mut record = json!({
         "url": page.url,
         "processor": processor.name(),
@@ -184,7 +285,7 @@ fn written(
         "contentType": page.extracted.media_type,
         "language": page.extracted.language,
         "tagsCount": tags,
-        "pDate": published.filter(|_| !in_feed).map(date::format),
+        "pDate": published.map(date::format),
         "contentHash": hash,
         "errorMask": errors.0,
         "items": items,
@@ -207,7 +308,8 @@ fn written(
         return Processed::failed(ErrorBit::Scraper);
     }
     let hash = hash.zip(rules.hashing.as_ref().map(|hashing| hashing.delete));
-    Processed { record: Some(bytes), errors, failed, hash, entries_are_results: false }
+    let made = Some(Made { tags: u32::try_from(tags).unwrap_or(u32::MAX), published });
+    Processed { record: Some(bytes), errors, failed, hash, made, ..Processed::default() }
 }
 
 /// The text of a body, if it is text that rules can look at.

@@ -14,9 +14,15 @@ use crate::extract::{ExtractRules, PageInput, extract};
 const FETCHED: u64 = 1_794_880_800_000;
 
 fn rules(properties: &Json) -> Processing {
-    let list: Vec<Json> =
-        properties.as_object().unwrap().iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
-    let site = Site::read(json!({"id": "a", "urls": ["http://a.example/"], "properties": list}));
+    let list: Vec<Json> = properties
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(name, _)| *name != "filters")
+        .map(|(name, value)| json!({"name": name, "value": value}))
+        .collect();
+    let filters = properties.get("filters").cloned().unwrap_or(json!([]));
+    let site = Site::read(json!({"id": "a", "urls": ["http://a.example/"], "properties": list, "filters": filters}));
     let site = site.unwrap_or_else(|bad| panic!("{bad}"));
     Processing::of_site(&site).expect("it was checked").expect("it asks for processing")
 }
@@ -39,6 +45,10 @@ fn processed(properties: &Json, url: &str, content_type: &str, body: &[u8]) -> P
         extracted: &extracted,
         last_modified: None,
         date: None,
+        head: "HTTP/1.1 200 OK\r\nServer: test\r\n\r\n",
+        http_code: 200,
+        size: body.len() as u64,
+        depth: 2,
         fetched_at: FETCHED,
     };
     process(&rules(properties), &fresh)
@@ -195,6 +205,74 @@ fn what_is_not_processed_or_not_found_says_so() {
     assert!(made.errors.contains(ErrorBit::TemplateSource));
     let made = processed(&conditional, "https://a.example/shop/1", "text/html", b"<h1>yes</h1>");
     assert!(made.errors.is_empty());
+}
+
+#[test]
+fn filters_of_each_stage_leave_out_what_they_say() {
+    let page = b"<h1>Bridge</h1><p>reopens</p><a href='/x'>x</a>";
+    let made = |said: Json| processed(&said, "https://a.example/news/1", "text/html", page);
+    let filter = |stage: u8, subject: &str, pattern: &str| json!([{"stage": stage, "subject": subject, "pattern": pattern, "action": -1}]);
+    // When it was fetched: neither its links nor what could be made of it is wanted, with or without rules.
+    for properties in [json!({}), json!({"PROCESSOR_NAME": "STORE"})] {
+        let mut said = properties;
+        said["filters"] = filter(1, "RAW_CONTENT", "reopens");
+        let out = made(said.clone());
+        assert_eq!(
+            (out.errors, out.unwanted, out.failed, out.record),
+            (ErrorBit::CrawlerFilters.into(), true, false, None)
+        );
+        said["filters"] = filter(1, "HEADERS_ALL", "nginx");
+        assert!(!made(said).unwanted);
+    }
+    let types = made(json!({"ALLOWED_CTYPES": "text/plain", "PROCESSOR_NAME": "STORE"}));
+    assert_eq!((types.errors, types.unwanted), (ErrorBit::WrongMime.into(), true));
+    // Before it is processed: its links are followed all the same.
+    for stage in [7, 2, 3] {
+        let out = made(json!({"PROCESSOR_NAME": "STORE", "filters": filter(stage, "", "reopens")}));
+        assert_eq!((out.errors, out.unwanted, out.record), (ErrorBit::ProcessorFilters.into(), false, None), "{stage}");
+        let condition = |text: &str| json!([{"stage": stage, "opCode": 7, "pattern": text}]);
+        let said = "httpCode = 200 AND depth = 2 AND size < 100 AND linksI = 1 AND linksE = 0 AND host = 'a.example' AND UDate > '2026-01-01 00:00:00'";
+        assert!(made(json!({"PROCESSOR_NAME": "STORE", "filters": condition(said)})).record.is_some());
+        assert!(made(json!({"PROCESSOR_NAME": "STORE", "filters": condition("depth < 2")})).record.is_none());
+    }
+    let picks = |text: &str| made(json!({"PROCESSOR_NAME": "STORE", "PROCESS_WHERE_URLS": text}));
+    assert!(picks("contentType = 'text/html'").record.is_some());
+    assert_eq!((picks("contentType = 'text/xml'").record, picks("depth > 5").errors), (None, ErrorMask::NONE));
+    // What was made of it.
+    let template = json!({"tags": {"title": "h1", "text": "p"}});
+    let by_tag = |pattern: &str| made(json!({"template": template, "filters": filter(4, "title", pattern)}));
+    assert_eq!(by_tag("^Bridge$").errors, ErrorBit::ProcessorFilters.into());
+    let kept = by_tag("^bridge$");
+    assert_eq!((kept.errors, kept.made.map(|made| made.tags)), (ErrorMask::NONE, Some(2)));
+}
+
+#[test]
+fn old_entries_of_a_feed_are_left_out() {
+    let body = std::fs::read(saved("feed.xml")).unwrap();
+    let made = |condition: &str| {
+        let filters = json!([{"stage": 4, "opCode": 7, "pattern": condition, "type": 0}]);
+        let said = json!({"PROCESSOR_NAME": "FEED_PARSER", "filters": filters});
+        processed(&said, "https://courier.example/rss", "application/rss+xml", &body)
+    };
+    let items = |made: &Processed| {
+        let record: Json = serde_json::from_slice(made.record.as_deref().unwrap()).unwrap();
+        record["items"].as_array().unwrap().len()
+    };
+    let all = items(&made("title = 'nosuch'"));
+    let recent = made("%PDATE% < '2026-11-10 00:00:00'");
+    assert!((1..all).contains(&items(&recent)), "{} of {all}", items(&recent));
+    let none = made("%PDATE% < NOW() + INTERVAL 1 DAY OR %PDATE% IS NULL");
+    assert!(none.record.is_none() && none.entries_are_results && none.errors.contains(ErrorBit::ProcessorFilters));
+}
+
+#[test]
+fn what_was_made_is_told_in_figures() {
+    let template = json!({"template": {"tags": {"title": "h1", "pubdate": {"target": "p", "type": "datetime"}}}});
+    let made =
+        processed(&template, "https://a.example/", "text/html", b"<h1>x</h1><p>2026-11-16 08:00:00</p>").made.unwrap();
+    assert_eq!((made.tags, made.published.map(date::format).as_deref()), (2, Some("2026-11-16 08:00:00")));
+    let nothing = processed(&template, "https://a.example/", "text/html", b"<h2>x</h2>").made.unwrap();
+    assert_eq!((nothing.tags, nothing.published), (0, None));
 }
 
 #[test]

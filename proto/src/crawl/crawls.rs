@@ -12,7 +12,7 @@ use super::filter::{Filter, FilterRules};
 use crate::cluster::registry::{Definition, DefinitionKind, Version};
 use crate::key::DEFAULT_CRAWL;
 use crate::scrape::Processing;
-use crate::site::{GENERAL_SITE, Site, SiteDefinition};
+use crate::site::{Allowed, Frequencies, GENERAL_SITE, Site, SiteDefinition};
 use crate::url::UrlRules;
 
 /// A crawl that is defined.
@@ -30,6 +30,8 @@ pub struct Crawl {
     pub site: Option<Arc<SiteDefinition>>,
     /// What is to become of its pages, if the site says.
     pub processing: Option<Arc<Processing>>,
+    /// How many requests its hosts may get, if the site says.
+    frequencies: Option<Arc<Frequencies>>,
 }
 
 /// Limits of a crawl that hold for the whole cluster.
@@ -144,7 +146,8 @@ impl Crawls {
             let version = version.unwrap_or(Version { number: 0, node: crate::id::NodeId(0), boot: 0 });
             // A rule that this node does not understand was made by a newer one; nothing is processed by half of the rules.
             let processing = Processing::of_site(&site.site).ok().flatten().map(Arc::new);
-            let crawl = Crawl { definition: said, version, filter, left, site: Some(site), processing };
+            let frequencies = site.site.frequencies().ok().filter(|limits| !limits.is_empty()).map(Arc::new);
+            let crawl = Crawl { definition: said, version, filter, left, site: Some(site), processing, frequencies };
             self.of_sites.insert(crawl.definition.name.clone(), crawl);
         }
     }
@@ -173,7 +176,7 @@ impl Crawls {
             return;
         };
         let (filter, left) = self.rules_of(self.defined.get(name), &said, Limits::of(&said, None));
-        let crawl = Crawl { definition: said, version, filter, left, site: None, processing: None };
+        let crawl = Crawl { definition: said, version, filter, left, site: None, processing: None, frequencies: None };
         self.defined.insert(name.clone(), crawl);
     }
 
@@ -264,6 +267,12 @@ impl Crawls {
     /// The delay that a crawl asks for beyond that of the settings, in milliseconds.
     pub fn delay_ms(&self, name: &str) -> u64 {
         self.get(name).and_then(|crawl| crawl.definition.delay_ms).unwrap_or(0)
+    }
+
+    /// What the limits of a crawl's site say of a host at a moment; `None` if it has no limits.
+    pub fn allow(&self, name: &str, host: impl FnOnce() -> String, unix_ms: u64) -> Option<Allowed> {
+        let limits = self.get(name)?.frequencies.as_ref()?;
+        Some(limits.allow(&host(), unix_ms))
     }
 
     /// Counts how often it was said what is left.

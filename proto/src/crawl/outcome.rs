@@ -184,7 +184,7 @@ fn failed(
     (found.processed, found.changes, found.unchanged) = (known.processed, known.changes, known.unchanged);
     found.failure = Some(failure);
     // What the last good round stored is still the content to compare the next one with.
-    (found.digest, found.validators) = (known.digest, known.validators);
+    (found.digest, found.validators, found.made) = (known.digest, known.validators, known.made);
     record.findings = Some(found);
     let mut mask = ErrorMask::default();
     mask.set(decided.error);

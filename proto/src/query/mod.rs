@@ -99,6 +99,12 @@ pub const URL_FIELDS: &[(&str, Kind)] = &[
     ("CDate", Kind::Time),
     ("UDate", Kind::Time),
     ("tcDate", Kind::Time),
+    ("pDate", Kind::Time),
+    ("tagsCount", Kind::Number),
+    ("mRate", Kind::Number),
+    ("mRateCounter", Kind::Number),
+    ("contentMask", Kind::Number),
+    ("md5", Kind::Text),
 ];
 
 /// Fields of a site, by their names in JSON.

@@ -10,7 +10,9 @@ use sha1::Sha1;
 use super::harvest::Item;
 use super::moment::{DayOrder, MomentRules, of_url, recognise};
 use super::template::{TemplateError, Templates, object, text};
+use crate::query::{Condition, Source};
 use crate::site::Site;
+use crate::site::page_filter::{Looked, Moment, PageFilters};
 
 /// Types of content that are processed if a site says none.
 const TYPES: [&str; 6] = [
@@ -221,6 +223,11 @@ pub struct Processing {
     /// How dates are read.
     pub moments: MomentRules,
     mapping: BTreeMap<String, String>,
+    filters: PageFilters,
+    /// Types of content that are wanted at all; `None` for all.
+    allowed: Option<Vec<String>>,
+    /// Only pages that meet this are processed.
+    only: Option<Condition>,
     /// The language of the text is guessed where the page names none.
     pub detect_language: bool,
 }
@@ -239,12 +246,24 @@ impl Processing {
         let flags = property("MODES_FLAG").and_then(|(_, flags)| flags.trim().parse::<u64>().ok());
         // What is wrong is wrong, whether it is switched on or not.
         let asked = ASKING.iter().any(|name| property(name).is_some());
-        if !asked {
+        let types_in = |text: &str| {
+            let one = |name: &str| name.trim().to_ascii_lowercase();
+            text.split(',').map(one).filter(|name| !name.is_empty()).collect::<Vec<String>>()
+        };
+        let allowed = property("ALLOWED_CTYPES").map(|(_, types)| types_in(types)).filter(|types| !types.is_empty());
+        // Both were checked when the site was: a site that is read here has been.
+        let filters = site.page_filters().unwrap_or_default();
+        let only = property("PROCESS_WHERE_URLS")
+            .filter(|(_, text)| !text.trim().is_empty())
+            .and_then(|(_, text)| Condition::parse(Source::Urls, text).ok());
+        let judges = allowed.is_some() || filters.any_at(Moment::Fetched);
+        if !asked && !judges {
             return Ok(None);
         }
         let processor = match property("PROCESSOR_NAME") {
             Some((at, name)) => Processor::of_name(name).map_err(|error| (at, error))?,
-            None => Processor::Scraper,
+            None if asked => Processor::Scraper,
+            None => Processor::None,
         };
         let replace = match property("PROCESSOR_NAME_REPLACE") {
             Some((at, value)) => replacements(value).map_err(|error| (at, error))?,
@@ -255,10 +274,7 @@ impl Processing {
             Some((at, value)) => Some(Templates::parse(value, delimiter).map_err(|error| (at, error))?),
             None => None,
         };
-        let types = property("PROCESS_CTYPES").map(|(_, types)| {
-            let one = |name: &str| name.trim().to_ascii_lowercase();
-            types.split(',').map(one).filter(|name| !name.is_empty()).collect()
-        });
+        let types = property("PROCESS_CTYPES").map(|(_, types)| types_in(types));
         let hashing = match property("CONTENT_HASH") {
             Some((at, value)) if !value.trim().is_empty() => Some(Hashing::read(value).map_err(|error| (at, error))?),
             _ => None,
@@ -295,7 +311,9 @@ impl Processing {
         };
         let detect_language =
             property("SCRAPER_LANG_DETECT").is_some_and(|(_, value)| !matches!(value.trim(), "" | "0"));
-        if flags.is_some_and(|flags| flags & 2 == 0) || (processor == Processor::None && replace.is_empty()) {
+        let processes = flags.is_none_or(|flags| flags & 2 != 0);
+        let (processor, replace) = if processes { (processor, replace) } else { (Processor::None, BTreeMap::new()) };
+        if processor == Processor::None && replace.is_empty() && !judges {
             return Ok(None);
         }
         Ok(Some(Processing {
@@ -307,8 +325,33 @@ impl Processing {
             sources,
             moments: MomentRules { order, offset_minutes },
             mapping,
+            filters,
+            allowed,
+            only,
             detect_language,
         }))
+    }
+
+    /// Whether it only says which pages are looked at, and nothing is made of any.
+    pub fn only_judges(&self) -> bool {
+        self.processor == Processor::None && self.replace.is_empty()
+    }
+
+    /// Whether pages of this type are wanted at all.
+    pub fn allows(&self, media_type: &str) -> bool {
+        self.allowed
+            .as_ref()
+            .is_none_or(|types| types.iter().any(|one| one == media_type || one == "*" || one == "*/*"))
+    }
+
+    /// Whether the filters of a moment let a page, or what was made of it, pass.
+    pub fn passes(&self, moment: Moment, looked: &dyn Looked, now: u64) -> bool {
+        self.filters.pass(moment, looked, now)
+    }
+
+    /// Whether a page is among those that are processed.
+    pub fn picks(&self, looked: &dyn Looked, now: u64) -> bool {
+        self.only.as_ref().is_none_or(|only| only.admits(looked, now))
     }
 
     /// What processes a page of this type; `None` if it is not one that is processed.
@@ -419,6 +462,11 @@ mod tests {
         let general = processing(json!({"PROCESSOR_NAME": ""})).unwrap().unwrap();
         assert_eq!(general.processor_for("text/html"), Some(Processor::Scraper));
         assert_eq!(general.processor_for("image/png"), None);
+        let judging = processing(json!({"ALLOWED_CTYPES": "text/html, Text/XML"})).unwrap().unwrap();
+        assert!(judging.only_judges() && judging.allows("text/xml") && !judging.allows("image/png"));
+        assert!(!general.only_judges() && general.allows("image/png"));
+        let off = processing(json!({"PROCESSOR_NAME": "", "ALLOWED_CTYPES": "text/html", "MODES_FLAG": 1})).unwrap();
+        assert!(off.unwrap().only_judges(), "which pages are taken is the crawl's business");
         assert!(!general.templates().templates.is_empty());
     }
 

@@ -1,23 +1,29 @@
-//! Filters of a site: which of the links found on its pages belong to it.
+//! Filters of a site: which of the links found on its pages belong to it, and which of its pages are looked at and processed.
 //!
 //! A link belongs to the site if at least one filter that includes matches it and none that excludes does; a site without any that includes
-//! takes its own hosts. Regular expressions are looked for anywhere in the URL, in time linear in its length.
+//! takes its own hosts. Regular expressions are looked for anywhere in the URL, in time linear in its length. What filters of other stages look at:
+//! [`page_filter`](super::page_filter).
 
 use serde::{Deserialize, Serialize};
 
 use super::Ignored;
 use super::operation::BadRequest;
+use super::page_filter::{Moment, PageFilter};
 
 /// Looks at URLs when they are collected.
 const STAGE_COLLECT: u8 = 0;
 /// Looks at everything.
 const STAGE_ALL: u8 = 5;
+/// Looks at the protocols of URLs when they are collected.
+const STAGE_PROTOCOL: u8 = 6;
 /// Looks at where redirects lead; here those are links like others.
 const STAGE_REDIRECT: u8 = 8;
 
-const OP_REGEX: u8 = 0;
-const OP_EQUAL: u8 = 1;
-const OP_DIFFERENT: u8 = 2;
+pub(super) const OP_REGEX: u8 = 0;
+pub(super) const OP_EQUAL: u8 = 1;
+pub(super) const OP_DIFFERENT: u8 = 2;
+/// The protocols that there are.
+const PROTOCOLS: [&str; 2] = ["http", "https"];
 
 /// A filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,9 +34,9 @@ pub struct SiteFilter {
     /// 0 excludes, 1 includes; unless `action` says.
     #[serde(rename = "type")]
     pub kind: u8,
-    /// What is looked at: the URL.
+    /// What is looked at: the URL, or what a page has.
     pub subject: String,
-    /// 0 regular expression, 1 equal, 2 not equal.
+    /// 0 regular expression, 1 equal, 2 not equal; of pages also 3 at most, 4 at least, 5 less, 6 more, 7 a condition.
     #[serde(rename = "opCode")]
     pub op_code: u8,
     /// When it is looked at.
@@ -72,13 +78,17 @@ impl Default for SiteFilter {
 }
 
 impl SiteFilter {
-    fn includes(&self) -> bool {
-        let includes = if self.action == 0 { self.kind == 1 } else { self.action > 0 };
-        // To include what is different is to exclude what is equal.
-        includes != (self.op_code == OP_DIFFERENT)
+    /// Whether what it matches is taken; otherwise that is left out.
+    pub(super) fn takes(&self) -> bool {
+        if self.action == 0 { self.kind == 1 } else { self.action > 0 }
     }
 
-    fn lines(&self) -> impl Iterator<Item = &str> {
+    fn includes(&self) -> bool {
+        // To include what is different is to exclude what is equal.
+        self.takes() != (self.op_code == OP_DIFFERENT)
+    }
+
+    pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
         self.pattern.lines().map(str::trim).filter(|line| !line.is_empty())
     }
 
@@ -91,11 +101,18 @@ impl SiteFilter {
         if self.kind > 1 {
             return bad("type", format!("{}: 0 excludes and 1 includes", self.kind));
         }
-        if !matches!(self.stage, STAGE_COLLECT | STAGE_ALL | STAGE_REDIRECT) {
-            return bad(
-                "stage",
-                format!("{} is not supported; 0 (collected URLs), 5 (all) and 8 (redirects) are", self.stage),
+        if self.mode != 0 {
+            return bad("mode", format!("{} is not supported; 0 (URLs of pages) is", self.mode));
+        }
+        if Moment::of_stage(self.stage).is_some() {
+            return PageFilter::read(self).map(drop);
+        }
+        if !matches!(self.stage, STAGE_COLLECT | STAGE_ALL | STAGE_PROTOCOL | STAGE_REDIRECT) {
+            let what = format!(
+                "{} is none: of URLs 0 (collected), 5 (all), 6 (their protocols) and 8 (redirects); of pages 1 (fetched), 7, 2 and 3 (to be processed) and 4 (processed)",
+                self.stage
             );
+            return bad("stage", what);
         }
         if self.op_code > OP_DIFFERENT {
             let what = format!(
@@ -104,12 +121,11 @@ impl SiteFilter {
             );
             return bad("opCode", what);
         }
-        if self.mode != 0 {
-            return bad("mode", format!("{} is not supported; 0 (URLs of pages) is", self.mode));
+        let subject = if self.stage == STAGE_PROTOCOL { "protocol" } else { "url" };
+        if !self.subject.is_empty() && !self.subject.eq_ignore_ascii_case(subject) {
+            return bad("subject", format!("{:?} cannot be looked at in this stage; the {subject} can", self.subject));
         }
-        if !self.subject.is_empty() && !self.subject.eq_ignore_ascii_case("url") {
-            return bad("subject", format!("{:?} cannot be looked at; the URL can", self.subject));
-        }
+        no_macro(&self.pattern)?;
         if self.op_code == OP_REGEX
             && let Some(error) = self.lines().find_map(|line| regex::Regex::new(line).err())
         {
@@ -119,10 +135,22 @@ impl SiteFilter {
     }
 }
 
+/// Refuses what stood for a time in the patterns of the original: a regular expression is made once.
+pub(super) fn no_macro(pattern: &str) -> Result<(), BadRequest> {
+    if pattern.contains("%@") {
+        let what = "times (%@…%) are not supported in patterns; opCode 7 of the stages of pages has NOW()";
+        return Err(BadRequest::new("pattern", what.to_owned()));
+    }
+    Ok(())
+}
+
 /// The regular expressions of which one must match a URL, if there are any, and those of which none may.
 pub(super) fn patterns(filters: &[SiteFilter]) -> (Vec<String>, Vec<String>) {
     let (mut include, mut exclude) = (Vec::new(), Vec::new());
-    for filter in filters.iter().filter(|filter| filter.state != 0) {
+    let of_urls = |filter: &&SiteFilter| filter.state != 0 && Moment::of_stage(filter.stage).is_none();
+    let (protocols, urls): (Vec<&SiteFilter>, Vec<&SiteFilter>) =
+        filters.iter().filter(of_urls).partition(|filter| filter.stage == STAGE_PROTOCOL);
+    for filter in urls {
         let list = if filter.includes() { &mut include } else { &mut exclude };
         let pattern = |line: &str| match filter.op_code {
             OP_REGEX => line.to_owned(),
@@ -131,5 +159,28 @@ pub(super) fn patterns(filters: &[SiteFilter]) -> (Vec<String>, Vec<String>) {
         };
         list.extend(filter.lines().map(pattern));
     }
+    let matches = |filter: &SiteFilter, protocol: &str| {
+        filter.lines().any(|line| match filter.op_code {
+            OP_REGEX => regex::Regex::new(line).is_ok_and(|pattern| pattern.is_match(protocol)),
+            _ => line.eq_ignore_ascii_case(protocol),
+        })
+    };
+    let wanted = |protocol: &str| {
+        let mut taking = protocols.iter().filter(|filter| filter.includes()).peekable();
+        let taken = taking.peek().is_none() || taking.any(|filter| matches(filter, protocol));
+        taken && !protocols.iter().any(|filter| !filter.includes() && matches(filter, protocol))
+    };
+    exclude.extend(PROTOCOLS.iter().filter(|protocol| !wanted(protocol)).map(|protocol| format!("^{protocol}:")));
     (include, exclude)
+}
+
+/// What leaves out the protocols that the property PROTOCOLS does not name.
+pub(super) fn protocols_left_out(named: &str) -> impl Iterator<Item = String> {
+    let named: Vec<String> = named
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|name| !name.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    let is_named = move |protocol: &str| named.is_empty() || named.iter().any(|name| name == protocol);
+    PROTOCOLS.into_iter().filter(move |protocol| !is_named(protocol)).map(|protocol| format!("^{protocol}:"))
 }

@@ -18,7 +18,7 @@ pub const RECRAWL_URLS_MAX: usize = 10_000;
 const ROOTS: &str = "parentMd5 = ''";
 const OLDEST_PAGES: &str = "parentMd5 <> '' AND status = 7";
 /// What is deleted before a site is crawled again, if only that is said.
-const JUNK: &str = "parentMd5 <> '' AND (state = 2 OR httpCode >= 400)";
+const JUNK: &str = "parentMd5 <> '' AND (state = 2 OR httpCode >= 400 OR tagsCount = 0)";
 
 /// What a site has come to on all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,10 +11,12 @@ mod attribute;
 pub mod batch;
 pub mod content;
 mod filter;
+mod frequency;
 pub mod history;
 pub mod life;
 pub mod note;
 mod operation;
+pub mod page_filter;
 pub mod proxy;
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
 pub use self::content::{UrlContent, UrlPut};
 pub use self::filter::SiteFilter;
+pub use self::frequency::{Allowed, Frequencies};
 pub use self::operation::{BadRequest, Criterions, Operation, SiteCleanup, SiteDelete, SiteFind, SiteStatus, code};
 pub use self::proxy::{ProxyOrder, SiteProxy};
 pub use self::update::SiteUpdate;
@@ -51,8 +54,13 @@ pub const PROPERTIES_MAX: usize = 256;
 /// Bytes of a property's value.
 pub const PROPERTY_BYTES_MAX: usize = 8_192;
 /// Properties that are conditions on URLs.
-const CONDITIONS: [&str; 4] =
-    ["AGING_URL_CRITERION", "RECRAWL_WHERE", "RECRAWL_DELETE_WHERE", "AUTO_REMOVE_RESOURCES_WHERE"];
+const CONDITIONS: [&str; 5] = [
+    "AGING_URL_CRITERION",
+    "RECRAWL_WHERE",
+    "RECRAWL_DELETE_WHERE",
+    "AUTO_REMOVE_RESOURCES_WHERE",
+    "PROCESS_WHERE_URLS",
+];
 /// Version of the encoding of a site.
 const VERSION: u16 = 1;
 
@@ -352,7 +360,7 @@ impl Site {
                 upkeep::check_condition(name, text)?;
             }
         }
-        self.frequency_delay_ms()?;
+        self.frequencies()?;
         if self.proxies.len() > proxy::PROXIES_MAX {
             return bad("proxies", format!("{} of them, more than {}", self.proxies.len(), proxy::PROXIES_MAX));
         }
@@ -439,7 +447,8 @@ impl SiteDefinition {
     pub fn crawl(&self) -> CrawlDefinition {
         let site = &self.site;
         let seeds: Vec<String> = site.urls.iter().map(|root| root.url.clone()).collect();
-        let (mut include, exclude) = filter::patterns(&site.filters);
+        let (mut include, mut exclude) = filter::patterns(&site.filters);
+        exclude.extend(filter::protocols_left_out(site.property("PROTOCOLS").unwrap_or_default()));
         let scope = if include.is_empty() { Scope::Host } else { Scope::Any };
         if scope == Scope::Any {
             // Who names a root URL wants it, whatever the filters for links say.
@@ -455,7 +464,7 @@ impl SiteDefinition {
             exclude,
             depth_max: (site.url_type == url_type::SINGLE).then_some(0),
             pages_max: some(site.max_resources),
-            delay_ms: some(site.request_delay.max(site.frequency_delay_ms().unwrap_or(0))),
+            delay_ms: some(site.request_delay),
             // A site with a date is crawled again as a whole when that has come; else each page in its own time.
             recrawl_period_s: some(site.recrawl_period.saturating_mul(60)).filter(|_| site.recrawl_date.is_none()),
             state: match site.state {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::{Site, update};
+use super::{Ignored, Site, update};
 use crate::query::{Query, Source};
 
 /// Codes of answers.
@@ -225,6 +225,8 @@ pub struct SiteStatus {
     /// Lists that are left out of the answer.
     #[serde(rename = "excludeList", default)]
     pub exclude_list: Vec<String>,
+    #[serde(rename = "deleteTaskId", default)]
+    _delete_task: Ignored,
 }
 
 /// What SITE_DELETE is asked with.
@@ -240,6 +242,8 @@ pub struct SiteDelete {
     /// 1: contents go now; 0: they stay until they are purged.
     #[serde(rename = "delayedType", default = "one")]
     pub delayed_type: u8,
+    #[serde(rename = "taskType", default)]
+    _task_type: Ignored,
 }
 
 /// What SITE_CLEANUP is asked with.
@@ -260,6 +264,10 @@ pub struct SiteCleanup {
     /// Its state from then on; active if nothing is said.
     #[serde(default = "one")]
     pub state: u8,
+    #[serde(rename = "historyCleanUp", default)]
+    _history: Ignored,
+    #[serde(rename = "taskType", default)]
+    _task_type: Ignored,
 }
 
 /// What SITE_FIND is asked with.

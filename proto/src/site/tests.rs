@@ -59,7 +59,10 @@ fn what_is_wrong_is_said_with_its_field() {
         (json!({"id": "a", "urls": [7]}), "urls"),
         (json!({"id": "a", "recrawlDate": "soon"}), "recrawlDate"),
         (json!({"id": "a", "filters": [{"pattern": "("}]}), "filters[0].pattern"),
-        (json!({"id": "a", "filters": [{"pattern": "x"}, {"pattern": "x", "stage": 3}]}), "filters[1].stage"),
+        (json!({"id": "a", "filters": [{"pattern": "x"}, {"pattern": "x", "stage": 9}]}), "filters[1].stage"),
+        (json!({"id": "a", "filters": [{"pattern": "%@YEAR(+9)%"}]}), "filters[0].pattern"),
+        (json!({"id": "a", "filters": [{"pattern": "x", "stage": 6, "subject": "url"}]}), "filters[0].subject"),
+        (json!({"id": "a", "filters": [{"pattern": "x", "mode": 1}]}), "filters[0].mode"),
         (json!({"id": "a", "filters": [{"pattern": "x", "opCode": 7}]}), "filters[0].opCode"),
         (json!({"id": "a", "properties": [{"value": "x"}]}), "properties[0].name"),
         (json!({"id": "a", "properties": [{"name": "x", "value": "v".repeat(8_193)}]}), "properties[0].value"),
@@ -83,6 +86,25 @@ fn without_a_filter_that_includes_it_takes_its_own_hosts() {
     assert!(admits(&wide, "http://a.org/", 1) && admits(&wide, "http://b.net/", 1));
     assert!(admits(&wide, "http://example.com/", 0), "a root URL is wanted");
     assert!(!admits(&wide, "http://example.com/x", 1) && !admits(&wide, "http://bad.org/", 1));
+}
+
+#[test]
+fn protocols_are_left_out_by_filters_and_by_the_property() {
+    let links = |more: serde_json::Value| {
+        let mut fields = json!({"urls": ["http://example.com/"], "filters": [{"pattern": "example"}]});
+        fields["filters"].as_array_mut().unwrap().extend(more["filters"].as_array().into_iter().flatten().cloned());
+        fields["properties"] = more["properties"].as_array().map(|list| json!(list)).unwrap_or(json!([]));
+        let definition = SiteDefinition::new(site(fields));
+        (admits(&definition, "http://example.com/x", 1), admits(&definition, "https://example.com/x", 1))
+    };
+    let stage = |pattern: &str, action: i8, op_code: u8| json!({"filters": [{"pattern": pattern, "stage": 6, "action": action, "opCode": op_code}]});
+    assert_eq!(links(json!({})), (true, true));
+    assert_eq!(links(stage("https", 1, 0)), (false, true));
+    assert_eq!(links(stage("^http$", -1, 0)), (false, true));
+    assert_eq!(links(stage("HTTP", 1, 1)), (true, false));
+    assert_eq!(links(stage("http", 1, 2)), (false, true), "what is different");
+    assert_eq!(links(json!({"properties": [{"name": "PROTOCOLS", "value": "https|ftp"}]})), (false, true));
+    assert_eq!(links(json!({"properties": [{"name": "PROTOCOLS", "value": "http, HTTPS"}]})), (true, true));
 }
 
 #[test]
@@ -118,6 +140,10 @@ fn an_update_changes_what_it_names() {
     let list = json!([{"name": "Y", "value": "3"}, {"name": "Z", "value": "4"}]);
     assert_eq!(values(&update(json!({"id": "a", "updateType": 1, "properties": list})).unwrap().site), "-34");
     assert_eq!(values(&update(json!({"id": "a", "updateType": 2, "properties": list})).unwrap().site), "13-");
+    let filter = |stage: u8, kind: u8| json!({"id": "a", "filters": [{"pattern": "x", "stage": stage, "type": kind}]});
+    let one = update(filter(0, 1)).unwrap();
+    let again = |body: serde_json::Value| SiteUpdate::read(body).unwrap().apply(&one, 1_000).unwrap().site.filters;
+    assert_eq!((again(filter(0, 0)).len(), again(filter(7, 1)).len()), (1, 2), "of another stage it is another one");
     let roots =
         update(json!({"id": "a", "urls": ["http://b.example/", {"url": "http://a.example/"}]})).unwrap().site.urls;
     assert_eq!(roots.len(), 2, "a root URL that is there is not added again");

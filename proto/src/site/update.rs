@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::operation::{BadRequest, object, without_nulls};
+use super::operation::{BadRequest, Criterions, object, read, without_nulls};
 use super::{Site, SiteDefinition, state};
 use crate::date;
+use crate::query::Source;
 
 /// Fields that are counted, or are the crawler's own: nobody sets them.
 const COUNTED: [&str; 9] = [
@@ -19,7 +20,8 @@ const COUNTED: [&str; 9] = [
     "avgSpeedCounter",
 ];
 /// Fields by which two things of a list are the same.
-const LISTS: [(&str, &str); 3] = [("urls", "url"), ("filters", "pattern"), ("properties", "name")];
+const LISTS: [(&str, &[&str]); 3] =
+    [("urls", &["url"]), ("filters", &["pattern", "stage", "subject"]), ("properties", &["name", "urlMd5"])];
 
 /// How lists are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +34,13 @@ enum UpdateType {
     Update,
 }
 
-/// A change of a site.
+/// A change of a site, or of all that meet a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteUpdate {
-    /// Which site.
+    /// Which site; empty if criterions say which.
     pub id: String,
+    /// Which sites, if none is named.
+    pub criterions: Option<Criterions>,
     fields: Map<String, Json>,
     update_type: UpdateType,
 }
@@ -51,14 +55,24 @@ impl SiteUpdate {
             Some(Some(2)) => UpdateType::Update,
             _ => return Err(BadRequest::new("updateType", "0 appends, 1 overwrites, 2 updates".to_owned())),
         };
-        let id = match fields.remove("id") {
-            Some(Json::String(id)) if !id.is_empty() => id,
+        let criterions = fields
+            .remove("criterions")
+            .map(read::<Criterions>)
+            .transpose()
+            .map_err(|bad| BadRequest::new("criterions", bad.what))?;
+        if let Some(criterions) = &criterions {
+            criterions.query(Source::Sites)?;
+        }
+        let id = match (fields.remove("id"), &criterions) {
+            (Some(Json::String(id)), None) if !id.is_empty() => id,
+            (None, Some(_)) => String::new(),
+            (Some(_), Some(_)) => return Err(BadRequest::new("id", "name either a site or criterions".to_owned())),
             _ => return Err(BadRequest::new("id", "is missing: which site is to be changed?".to_owned())),
         };
         if let Some(name) = COUNTED.iter().find(|name| fields.contains_key(**name)) {
             return Err(BadRequest::new(name, "is counted by the crawler and cannot be set".to_owned()));
         }
-        Ok(SiteUpdate { id, fields, update_type })
+        Ok(SiteUpdate { id, criterions, fields, update_type })
     }
 
     /// Whether the site is to begin again with its root URLs.
@@ -75,7 +89,7 @@ impl SiteUpdate {
             site.insert("iterations".to_owned(), Json::from(known.site.iterations.saturating_add(1)));
             site.insert("errorMask".to_owned(), Json::from(0));
         }
-        for (list, name) in LISTS {
+        for (list, names) in LISTS {
             let Some(change) = changes.remove(list) else { continue };
             let Json::Array(change) = change else {
                 return Err(BadRequest::new(list, "is no list".to_owned()));
@@ -84,7 +98,7 @@ impl SiteUpdate {
                 Some(Json::Array(there)) => there,
                 _ => Vec::new(),
             };
-            site.insert(list.to_owned(), Json::Array(self.put_together(name, there, change)));
+            site.insert(list.to_owned(), Json::Array(self.put_together(names, there, change)));
         }
         site.extend(changes);
         let site = read_site(site)?;
@@ -92,10 +106,14 @@ impl SiteUpdate {
         Ok(SiteDefinition { site, ..known.clone() })
     }
 
-    fn put_together(&self, name: &str, there: Vec<Json>, change: Vec<Json>) -> Vec<Json> {
+    fn put_together(&self, names: &[&str], there: Vec<Json>, change: Vec<Json>) -> Vec<Json> {
+        // What is not named has its default.
+        let of = |fields: &Map<String, Json>, name: &str| {
+            fields.get(name).cloned().unwrap_or_else(|| if name == "stage" { Json::from(0) } else { Json::from("") })
+        };
         let named = |item: &Json| match item {
-            Json::Object(fields) => fields.get(name).cloned(),
-            other => Some(other.clone()),
+            Json::Object(fields) => names.iter().map(|name| of(fields, name)).collect::<Vec<Json>>(),
+            other => vec![other.clone()],
         };
         let mut list = if self.update_type == UpdateType::Overwrite { Vec::new() } else { there };
         for item in change {

@@ -78,31 +78,6 @@ impl Site {
     }
 }
 
-/// What HTTP_FREQ_LIMITS says: so many requests to a host in so many seconds.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Frequency {
-    max: u64,
-    period: u64,
-}
-
-impl Site {
-    /// The least time between two requests to a host that the property HTTP_FREQ_LIMITS leads to, in milliseconds; 0 without it.
-    pub fn frequency_delay_ms(&self) -> Result<u64, BadRequest> {
-        let Some(text) = self.property("HTTP_FREQ_LIMITS").map(str::trim).filter(|text| !text.is_empty()) else {
-            return Ok(0);
-        };
-        let read: Result<Frequency, _> = serde_json::from_str(text);
-        match read {
-            Ok(Frequency { max, period }) if max > 0 => Ok(period.saturating_mul(1_000).div_ceil(max)),
-            _ => {
-                let what = format!("{text:?}: it looks like {{\"max\": 10, \"period\": 60}}, requests and seconds");
-                Err(BadRequest::new("properties[HTTP_FREQ_LIMITS]", what))
-            }
-        }
-    }
-}
-
 /// Bits of MODES_FLAG.
 pub mod mode {
     /// Its URLs are crawled.
@@ -140,20 +115,6 @@ mod tests {
         assert!(
             said.mode(mode::CRAWL) && said.mode(mode::RECRAWL) && !said.mode(mode::AGE) && site(bare).mode(mode::AGE)
         );
-    }
-
-    #[test]
-    fn a_frequency_is_a_delay() {
-        let site = |value: &str| {
-            let list = json!([{"name": "HTTP_FREQ_LIMITS", "value": value}]);
-            Site::read(json!({"id": "a", "urls": ["http://a.example/"], "properties": list}))
-        };
-        let fast = site(r#"{"max": 10, "period": 60}"#).unwrap();
-        assert_eq!(fast.frequency_delay_ms(), Ok(6_000));
-        assert_eq!(crate::site::SiteDefinition::new(fast).crawl().delay_ms, Some(6_000));
-        for bad in ["10", "{}", r#"{"max": 0, "period": 60}"#, r#"{"max": 1, "period": 60, "x": 1}"#] {
-            assert!(site(bad).unwrap_err().field.contains("HTTP_FREQ_LIMITS"), "{bad}");
-        }
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::operation::{BadRequest, Criterions, read};
-use super::{GENERAL_SITE, Ignored};
+use super::operation::{BadRequest, Criterions, object, read, without_nulls};
+use super::{Attribute, GENERAL_SITE, Ignored, UrlPut, md5_hex};
 use crate::control::records::UrlName;
 use crate::date;
 use crate::id::UrlId;
 use crate::key::UrlKey;
 use crate::query::{Query, Row, Source, URL_FIELDS, Value};
-use crate::record::UrlRecord;
+use crate::record::{Findings, UrlRecord};
 use crate::url::{CanonicalUrl, UrlRules};
 
 /// How URL_NEW finds the site of a URL that names none.
@@ -26,7 +26,7 @@ pub enum SiteSelect {
     None,
 }
 
-/// What URL_NEW is asked with, for each URL. Fields of the original that are not listed here are measured by the crawl, or come from the site.
+/// What URL_NEW is asked with, for each URL: a URL as the original has it. What the crawl measures, or the site says, is read and has no meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
@@ -38,27 +38,31 @@ pub struct UrlNew {
     site_select: u8,
     #[serde(default)]
     pub priority: Option<u16>,
-    #[serde(default, rename = "type")]
-    _type: Ignored,
-    #[serde(default, rename = "state")]
-    _state: Ignored,
-    #[serde(default, rename = "status")]
-    _status: Ignored,
-    #[serde(default, rename = "urlMd5")]
-    _url_md5: Ignored,
-    #[serde(default, rename = "requestDelay")]
-    _request_delay: Ignored,
-    #[serde(default, rename = "httpTimeout")]
-    _http_timeout: Ignored,
-    #[serde(default, rename = "processingDelay")]
-    _processing_delay: Ignored,
-    #[serde(default, rename = "depth")]
-    _depth: Ignored,
-    #[serde(default, rename = "parentMd5")]
-    _parent_md5: Ignored,
-    #[serde(default, rename = "maxURLsFromPage")]
-    _max_urls_from_page: Ignored,
+    /// What is set beside it: names and values.
+    #[serde(default)]
+    attributes: Vec<Map<String, Json>>,
+    /// What is changed if it is there already.
+    #[serde(rename = "urlUpdate", default)]
+    update: Option<Map<String, Json>>,
+    /// A content that is handed in with it.
+    #[serde(rename = "urlPut", default)]
+    put: Option<Map<String, Json>>,
 }
+
+/// Fields of a URL of the original that queries here do not have.
+const MEASURED: [&str; 11] = [
+    "type",
+    "requestDelay",
+    "httpTimeout",
+    "processingDelay",
+    "maxURLsFromPage",
+    "batchId",
+    "httpMethod",
+    "tagsMask",
+    "classifierMask",
+    "chainId",
+    "urlType",
+];
 
 fn none() -> u8 {
     3
@@ -67,9 +71,29 @@ fn none() -> u8 {
 impl UrlNew {
     /// Reads one.
     pub fn read(body: Json) -> Result<UrlNew, BadRequest> {
-        let url: UrlNew = read(body)?;
+        let mut fields = object(without_nulls(body))?;
+        let is_measured = |name: &str| {
+            !matches!(name, "url" | "siteId" | "priority")
+                && (MEASURED.contains(&name) || URL_FIELDS.iter().any(|(known, _)| *known == name))
+        };
+        fields.retain(|name, _| !is_measured(name));
+        let url: UrlNew = read(Json::Object(fields))?;
         if url.site_select > 3 {
             return Err(BadRequest::new("siteSelect", "0 explicit, 1 auto, 2 qualify, 3 none".to_owned()));
+        }
+        // What is wrong is said before anything is kept, wherever that will be.
+        let inside = |part: &str, bad: BadRequest| {
+            let dot = if bad.field.is_empty() { "" } else { "." };
+            BadRequest::new(&format!("{part}{dot}{}", bad.field), bad.what)
+        };
+        for (at, attribute) in url.attributes(GENERAL_SITE, UrlId([0; 16])).into_iter().enumerate() {
+            Attribute::read(attribute).map_err(|bad| inside(&format!("attributes[{at}]"), bad))?;
+        }
+        if let Some(update) = url.update(GENERAL_SITE) {
+            UrlOrder::read(update).map_err(|bad| inside("urlUpdate", bad))?;
+        }
+        if let Some(put) = url.put(GENERAL_SITE) {
+            UrlPut::read(put).map_err(|bad| inside("urlPut", bad))?;
         }
         Ok(url)
     }
@@ -82,6 +106,42 @@ impl UrlNew {
             2 => SiteSelect::Qualify,
             _ => SiteSelect::None,
         }
+    }
+
+    /// Whether more is asked for than that it is kept.
+    pub fn brings_more(&self) -> bool {
+        !self.attributes.is_empty() || self.update.is_some() || self.put.is_some()
+    }
+
+    /// What ATTRIBUTE_SET is asked with for its attributes.
+    pub fn attributes(&self, site: &str, id: UrlId) -> Vec<Json> {
+        let of = |fields: &Map<String, Json>| {
+            let mut fields = fields.clone();
+            fields.insert("siteId".to_owned(), Json::from(site));
+            fields.insert("urlMd5".to_owned(), Json::from(id.to_string()));
+            Json::Object(fields)
+        };
+        self.attributes.iter().map(of).collect()
+    }
+
+    /// What URL_UPDATE is asked with if it is there already.
+    pub fn update(&self, site: &str) -> Option<Json> {
+        self.update.as_ref().map(|fields| self.about_itself(site, fields))
+    }
+
+    /// What URL_PUT is asked with.
+    pub fn put(&self, site: &str) -> Option<Json> {
+        self.put.as_ref().map(|fields| self.about_itself(site, fields))
+    }
+
+    fn about_itself(&self, site: &str, fields: &Map<String, Json>) -> Json {
+        let mut fields = fields.clone();
+        for name in ["urlMd5", "urlType", "criterions"] {
+            fields.remove(name);
+        }
+        fields.insert("siteId".to_owned(), Json::from(site));
+        fields.insert("url".to_owned(), Json::from(self.url.as_str()));
+        Json::Object(fields)
     }
 }
 
@@ -233,7 +293,7 @@ impl Row for UrlRow<'_> {
     fn value(&self, field: &'static str) -> Value {
         let record = self.record;
         let found = record.findings.as_deref();
-        let number = |of: fn(&crate::record::Findings) -> u64| Value::int(found.map_or(0, of));
+        let number = |of: fn(&Findings) -> u64| Value::int(found.map_or(0, of));
         let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map_or(Value::Null, Value::text);
         let crawled_at = found.map(|found| found.crawled_at).filter(|at| *at > 0);
         match field {
@@ -281,9 +341,23 @@ impl Row for UrlRow<'_> {
             "CDate" => Value::Time(record.discovered_at),
             "UDate" => Value::Time(crawled_at.unwrap_or(record.discovered_at)),
             "tcDate" => crawled_at.map_or(Value::Null, Value::Time),
+            "pDate" => {
+                found.and_then(|found| found.made).and_then(|made| made.published).map_or(Value::Null, Value::Time)
+            }
+            "tagsCount" => found.and_then(|found| found.made).map_or(Value::Null, |made| Value::int(made.tags)),
+            "mRate" => found.map_or(Value::Null, mutability),
+            "mRateCounter" => number(|found| u64::from(found.changes) + u64::from(found.unchanged)),
+            "contentMask" => number(|found| u64::from(found.size > 0 && found.failure.is_none())),
+            "md5" => Value::text(md5_hex(&record.url)),
             _ => Value::Null,
         }
     }
+}
+
+/// How often a crawl found something else than the one before: of all crawls that had one before them.
+fn mutability(found: &Findings) -> Value {
+    let (changes, unchanged) = (f64::from(found.changes), f64::from(found.unchanged));
+    if changes + unchanged == 0.0 { Value::Null } else { Value::Float(changes / (changes + unchanged)) }
 }
 
 impl UrlRow<'_> {
@@ -316,7 +390,7 @@ mod tests {
     use crate::cluster::copy::tests::kept;
     use crate::id::NodeId;
     use crate::key::DEFAULT_CRAWL;
-    use crate::record::{Findings, Progress};
+    use crate::record::{Made, Progress};
     use serde_json::json;
 
     #[test]
@@ -324,8 +398,17 @@ mod tests {
         let url = CanonicalUrl::parse("http://www.a.example/x", &UrlRules::default()).unwrap();
         let key = UrlKey::new(DEFAULT_CRAWL, &url);
         let mut record = kept(url.as_str(), Progress::new(NodeId(1))).record;
-        record.findings =
-            Some(Box::new(Findings { http_code: 200, size: 7, crawled_at: 9_000, ..Findings::default() }));
+        let made = Some(Made { tags: 4, published: Some(3_000) });
+        let found = Findings {
+            http_code: 200,
+            size: 7,
+            crawled_at: 9_000,
+            changes: 1,
+            unchanged: 3,
+            made,
+            ..Findings::default()
+        };
+        record.findings = Some(Box::new(found));
         let row = UrlRow { site: "news", key: &key, record: &record, inlinks: 3 };
         for (name, kind) in URL_FIELDS {
             let value = row.value(name);
@@ -334,7 +417,9 @@ mod tests {
         let told = row.json();
         assert_eq!((&told["siteId"], &told["size"], &told["freq"]), (&json!("news"), &json!(7), &json!(3)));
         assert_eq!((&told["host"], &told["domain"]), (&json!("www.a.example"), &json!("a.example")));
-        assert_eq!(told["UDate"], "1970-01-01 00:00:09");
+        assert_eq!((&told["UDate"], &told["pDate"]), (&json!("1970-01-01 00:00:09"), &json!("1970-01-01 00:00:03")));
+        assert_eq!((&told["tagsCount"], &told["mRate"], &told["mRateCounter"]), (&json!(4), &json!(0.25), &json!(4)));
+        assert_eq!((&told["contentMask"], &told["md5"]), (&json!(1), &json!(md5_hex("http://www.a.example/x"))));
     }
 
     #[test]
@@ -353,6 +438,36 @@ mod tests {
             (json!({"nosuch": 1}), "nosuch"),
         ] {
             assert!(name(body.clone()).unwrap_err().to_string().contains(field), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_url_as_it_is_told_can_be_handed_in() {
+        let url = CanonicalUrl::parse("http://a.example/", &UrlRules::default()).unwrap();
+        let key = UrlKey::new(DEFAULT_CRAWL, &url);
+        let record = kept(url.as_str(), Progress::new(NodeId(1))).record;
+        let told = UrlRow { site: "news", key: &key, record: &record, inlinks: 0 }.json();
+        let new = UrlNew::read(told).unwrap();
+        assert_eq!(
+            (new.url.as_str(), new.site_id.as_deref(), new.priority),
+            ("http://a.example/", Some("news"), Some(100))
+        );
+        assert!(!new.brings_more());
+        let more = json!({"url": "http://a.example/", "type": 0, "batchId": 0, "tagsMask": 3, "attributes": [{"name": "a", "value": 1}],
+            "urlUpdate": {"status": 1, "state": null}, "urlPut": {"contentType": 1, "putDict": {"data": "Zm9v"}}});
+        let more = UrlNew::read(more).unwrap();
+        assert!(more.brings_more());
+        assert_eq!(more.update("news").unwrap(), json!({"siteId": "news", "url": "http://a.example/", "status": 1}));
+        assert_eq!(more.attributes("news", UrlId([0; 16]))[0]["urlMd5"], "0".repeat(32));
+        for (body, field) in [
+            (json!({}), "url"),
+            (json!({"url": "x", "nosuch": 1}), "nosuch"),
+            (json!({"url": "x", "siteSelect": 4}), "siteSelect"),
+            (json!({"url": "x", "attributes": [{"value": 1}]}), "attributes[0].name"),
+            (json!({"url": "x", "urlUpdate": {"nosuch": 1}}), "urlUpdate"),
+            (json!({"url": "x", "urlPut": {"contentType": 3, "putDict": {"data": ""}}}), "urlPut.contentType"),
+        ] {
+            assert!(UrlNew::read(body.clone()).unwrap_err().to_string().contains(field), "{body}");
         }
     }
 

@@ -52,7 +52,8 @@ impl Frontier {
                 Some(_) => {}
             }
         }
-        if goes_on {
+        // Hosts may be asked at other times than before.
+        if goes_on || self.rest_over.take().is_some() {
             self.sweep_all();
         }
         let waiting: Vec<QueueKey> =
@@ -91,11 +92,30 @@ impl Frontier {
         }
     }
 
-    /// How the host of a queue is paced: as the settings say, and no faster than the crawl asks for.
-    pub(super) fn pace_of(&self, key: &QueueKey) -> PaceRules {
+    /// How the host of a queue is paced: as the settings say, and no faster than the crawl asks for at this time of the day.
+    pub(super) fn pace_of(&self, now: Now, key: &QueueKey) -> PaceRules {
         let rules = &self.rules.pace;
-        let wanted = self.crawls.delay_ms(key.crawl()).min(rules.crawl_delay_max_ms);
+        let allowed = self.crawls.allow(key.crawl(), || key.host(), now.unix_ms).unwrap_or_default();
+        let wanted = self.crawls.delay_ms(key.crawl()).max(allowed.delay_ms).min(rules.crawl_delay_max_ms);
         PaceRules { delay_ms: rules.delay_ms.max(wanted), ..rules.clone() }
+    }
+
+    /// Whether the crawl of a queue asks nothing of its host at this time of the day. Then the queue stays on disk like one of a crawl that does not run, and is
+    /// looked for again when the time is over: thousands of hosts that rest leave their places to others.
+    pub(super) fn rests(&mut self, now: Now, key: &QueueKey) -> bool {
+        let allowed = self.crawls.allow(key.crawl(), || key.host(), now.unix_ms).unwrap_or_default();
+        let Some(until) = allowed.closed_until else { return false };
+        let wakes = now.mono.saturating_add(until.saturating_sub(now.unix_ms).saturating_mul(1_000));
+        self.rest_over = Some(self.rest_over.map_or(wakes, |earlier| earlier.min(wakes)));
+        true
+    }
+
+    /// Looks for the queues that rested if the time of some is over.
+    pub(super) fn wake_rested(&mut self, now: Now) {
+        if self.rest_over.is_some_and(|at| at <= now.mono) {
+            self.rest_over = None;
+            self.sweep_all();
+        }
     }
 
     // Gates.
@@ -128,7 +148,7 @@ impl Frontier {
         if matches!(self.leases, Leases::Sole) {
             return None;
         }
-        let delay = queue.pace.delay(&self.pace_of(key));
+        let delay = queue.pace.delay(&self.pace_of(now, key));
         let gate = self.gates.get_mut(&key.host())?;
         if gate.asking > 0 {
             return Some(now.mono + delay.clamp(LOOK_AGAIN, SECOND));

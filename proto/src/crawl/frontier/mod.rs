@@ -142,6 +142,8 @@ pub struct Frontier {
     /// Bytes of robots.txt files in memory, at most: what left memory is subtracted when it matters.
     robots_bytes: usize,
     closed: bool,
+    /// When the time of the day in which some hosts are not asked is over.
+    rest_over: Option<Micros>,
 }
 
 impl Frontier {
@@ -187,6 +189,7 @@ impl Frontier {
             forgotten: BTreeMap::new(),
             robots_bytes: 0,
             closed: false,
+            rest_over: None,
             leases,
         }
     }
@@ -213,6 +216,7 @@ impl Frontier {
         }
         self.expire(now, out);
         self.part(out);
+        self.wake_rested(now);
         self.pump(now, out);
         if self.robots_bytes > self.rules.robots_bytes_max {
             self.shed_robots();
@@ -255,7 +259,7 @@ impl Frontier {
     pub fn next_wake(&self) -> Option<Micros> {
         let agenda = self.agenda.first().map(|(at, ..)| *at).filter(|_| self.has_room());
         let deadline = self.deadlines.first().map(|(at, _)| *at);
-        agenda.into_iter().chain(deadline).min()
+        agenda.into_iter().chain(deadline).chain(self.rest_over).min()
     }
 
     /// Where the frontier stands.
@@ -357,7 +361,7 @@ impl Frontier {
     /// we ask for.
     fn new_queue(&self, now: Now, key: &QueueKey, facts: &HostFacts) -> Queue {
         let mut queue = Queue::new(now, &self.rules, facts);
-        let pace = self.pace_of(key);
+        let pace = self.pace_of(now, key);
         if facts.heard {
             queue.pace.leave_until(now.mono + queue.pace.delay(&pace));
         }
@@ -390,7 +394,7 @@ impl Frontier {
             self.forget(key);
             return false;
         }
-        if !self.crawls.runs(key.crawl()) {
+        if !self.crawls.runs(key.crawl()) || self.rests(now, key) {
             self.leave_paused(key);
             return false;
         }
@@ -446,10 +450,12 @@ impl Frontier {
     fn loaded_one(&mut self, now: Now, read: u64, mut loaded: LoadedQueue) {
         loaded.entries.retain(|(order, _)| !self.aloft.contains(&(*order, loaded.key.clone())));
         let stale = self.forgotten.get(&loaded.key).is_some_and(|newest| read <= *newest);
+        let rests = !self.queues.contains_key(&loaded.key) && self.rests(now, &loaded.key);
         match self.queues.get(&loaded.key) {
             // It is read anew since it left memory: what an older read tells of its host is the past.
             Some(queue) if !queue.loading || stale => return,
             None if !self.leases.serve(loaded.key.slot()) || !self.crawls.runs(loaded.key.crawl()) => return,
+            None if rests => return,
             None if stale || self.queues.len() >= self.rules.queues_max => {
                 return self.leave_on_disk(loaded.key.slot());
             }
@@ -596,7 +602,7 @@ impl Frontier {
         if let Some(address) = address {
             self.wake_waiting(address);
         }
-        let pace = self.pace_of(key);
+        let pace = self.pace_of(now, key);
         let Some(queue) = self.queues.get_mut(key) else { return self.open_gate(now, key, None) };
         queue.busy = false;
         let before = queue.pace.lessons().clone();
@@ -809,6 +815,10 @@ impl Frontier {
         }
         if !self.crawls.runs(key.crawl()) {
             return Again::Forget; // it stays on disk, and is swept in when the crawl goes on
+        }
+        // Others may wait for what it was sent for.
+        if queue.errands.is_empty() && self.rests(now, key) {
+            return Again::Forget;
         }
         for _ in 0..REFUSALS_PER_VISIT {
             // What is refused by what is known already is no request: neither the host's delay nor its address matters.

@@ -5,6 +5,7 @@ use crate::cluster::lease::Grants;
 use crate::cluster::registry::{Definition, DefinitionKey, DefinitionKind, Version};
 use crate::crawl::crawls::Crawls;
 use crate::crawl::definition::{CrawlDefinition, CrawlState};
+use crate::site::{Site, SiteDefinition};
 
 const LONG: Micros = 100_000 * SECOND;
 
@@ -169,6 +170,81 @@ fn a_paused_crawl_asks_nothing_and_goes_on_where_it_was() {
     world.run_to(120 * SECOND);
     assert_eq!(world.left(), 0, "nothing was lost");
     world.assert_hosts_polite(SECOND);
+}
+
+fn site(id: &str, limits: serde_json::Value) -> Definition {
+    let properties = serde_json::json!([{"name": "HTTP_FREQ_LIMITS", "value": limits}]);
+    let filters = serde_json::json!([{"pattern": "http"}]);
+    let fields = serde_json::json!({"id": id, "requestDelay": 0, "filters": filters, "properties": properties});
+    let said = SiteDefinition::new(Site::read(fields).unwrap());
+    Definition {
+        key: DefinitionKey { kind: DefinitionKind::Site, name: id.into() },
+        body: Some(said.encode().unwrap()),
+        ..running(id)
+    }
+}
+
+/// The clock of the world stands at 00:16:40 when it begins.
+const MIDNIGHT: Micros = 1_000 * SECOND;
+
+#[test]
+fn a_host_is_not_asked_in_the_hours_that_its_site_closes_and_everything_is_asked_after() {
+    let (mut world, mut crawls) = world(11, &["a.example", "b.example"]);
+    let limits = serde_json::json!([{"from": "00:20", "to": "01:00", "max": 0, "host": "a"}]);
+    world.tell(&mut crawls, &[site("shop", limits)]);
+    for page in 0..300 {
+        world.add_to("shop", &format!("http://a.example/{page}"), 100, 1, true);
+        world.add_to("shop", &format!("http://b.example/{page}"), 100, 1, true);
+    }
+    let (closes, opens) = (20 * 60 * SECOND - MIDNIGHT, 60 * 60 * SECOND - MIDNIGHT);
+    world.run_to(opens - 60 * SECOND);
+    let asked = |world: &World, host: &str| world.requests.iter().filter(|request| request.url.contains(host)).count();
+    let so_far = asked(&world, "a.example");
+    assert!((20..300).contains(&so_far), "{so_far}");
+    assert_eq!(asked(&world, "b.example"), 301, "another host is not concerned");
+    assert!(world.core.standing().queues <= 1, "it keeps no place meanwhile");
+    world.add_to("shop", "http://a.example/late", 100, 1, true);
+    world.run_to(opens + 600 * SECOND);
+    assert_eq!(world.left(), 0, "nothing was lost");
+    let of_a = world.requests.iter().filter(|request| request.url.contains("a.example"));
+    assert!(
+        of_a.into_iter().all(|request| request.start < closes || request.start >= opens),
+        "asked while it is closed"
+    );
+    world.assert_hosts_polite(SECOND);
+}
+
+#[test]
+fn a_host_is_asked_more_slowly_in_the_hours_that_its_site_says() {
+    let (mut world, mut crawls) = world(12, &["a.example"]);
+    let limits = serde_json::json!([{"from": "00:20", "to": "00:40", "max": 6, "period": 60}]);
+    world.tell(&mut crawls, &[site("shop", limits)]);
+    for page in 0..2_000 {
+        world.add_to("shop", &format!("http://a.example/{page}"), 100, 1, true);
+    }
+    let (begins, ends) = (20 * 60 * SECOND - MIDNIGHT, 40 * 60 * SECOND - MIDNIGHT);
+    world.run_to(ends + 300 * SECOND);
+    let starts: Vec<Micros> = world.requests.iter().map(|request| request.start).collect();
+    let within = |from: Micros, to: Micros| starts.iter().filter(|start| (from..to).contains(*start)).count();
+    for minute in 0..20 {
+        let from = begins + minute * 60 * SECOND;
+        assert!(within(from, from + 60 * SECOND) <= 6, "in minute {minute}");
+    }
+    assert!(within(begins, ends) > 80, "it is asked all the same");
+    assert!(within(ends + 10 * SECOND, ends + 70 * SECOND) > 20, "and faster when that is over");
+}
+
+#[test]
+fn other_hours_count_at_once() {
+    let (mut world, mut crawls) = world(13, &["a.example"]);
+    let limits = serde_json::json!([{"from": "00:10", "to": "02:00", "max": 0}]);
+    world.tell(&mut crawls, &[site("shop", limits)]);
+    world.add_to("shop", "http://a.example/", 100, 1, true);
+    world.run_to(60 * SECOND);
+    assert_eq!(world.requests.len(), 0);
+    world.tell(&mut crawls, &[site("shop", serde_json::json!({"max": 1, "period": 1}))]);
+    world.run_to(120 * SECOND);
+    assert_eq!(world.left(), 0);
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! Any request of the Distributed Crawler is either refused with a message, or understood: what a site was read from can be told and read again, its filters and
+//! limits look at any page and moment without harm, and changes of it give a site. The first line names an operation, the rest is its JSON.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use proto::query::{Row, Source, Value};
+use proto::scrape::Processing;
+use proto::site::batch::Batch;
+use proto::site::page_filter::{Looked, Moment};
+use proto::site::{
+    Attribute, BadRequest, Operation, ProxyOrder, Site, SiteCleanup, SiteDefinition, SiteDelete, SiteFind, SiteStatus,
+    SiteUpdate, Upkeep, UrlContent, UrlFetch, UrlNew, UrlOrder, UrlPut,
+};
+use serde_json::Value as Json;
+
+/// A day, in milliseconds.
+const DAY: u64 = 86_400_000;
+
+/// A page whose values are the text that is read.
+struct Strange<'a>(&'a str);
+
+impl Row for Strange<'_> {
+    fn value(&self, field: &'static str) -> Value {
+        match field.len() % 5 {
+            0 => Value::Null,
+            1 => Value::Int(i64::MAX),
+            2 => Value::text(self.0),
+            3 => Value::Time(u64::MAX),
+            _ => Value::Float(f64::MIN),
+        }
+    }
+}
+
+impl Looked for Strange<'_> {
+    fn body(&self) -> Option<&str> {
+        Some(self.0)
+    }
+
+    fn head(&self) -> &str {
+        self.0
+    }
+
+    fn tag(&self, _name: &str) -> Option<&str> {
+        Some(self.0)
+    }
+}
+
+/// What is refused says why.
+fn said<T>(read: Result<T, BadRequest>) -> Option<T> {
+    read.map_err(|bad| assert!(!bad.what.is_empty(), "{bad:?}")).ok()
+}
+
+fn look_at(site: &Site, text: &str) {
+    let told = serde_json::to_value(site).expect("a site is JSON");
+    assert_eq!(Site::read(told).as_ref(), Ok(site), "what is told cannot be handed in again");
+    let filters = site.page_filters().expect("what was accepted is understood");
+    for moment in [Moment::Fetched, Moment::Before, Moment::After] {
+        let passes = filters.pass(moment, &Strange(text), 1);
+        assert!(passes || filters.any_at(moment), "nothing is left out by no filter");
+    }
+    let limits = site.frequencies().expect("what was accepted is understood");
+    for now in [0, 1_794_880_800_000] {
+        let allowed = limits.allow("a.example", now);
+        assert!(allowed.delay_ms <= limits.delay_max_ms());
+        assert!(allowed.closed_until.is_none_or(|until| until > now && until <= now + DAY), "{allowed:?} at {now}");
+    }
+    assert!(Processing::of_site(site).is_ok(), "what was accepted is understood");
+    let definition = SiteDefinition::new(site.clone());
+    if let Ok(bytes) = definition.encode() {
+        assert_eq!(SiteDefinition::decode(&bytes).as_ref(), Some(&definition));
+    }
+    let _ = definition.crawl().prepare(&Default::default(), &Default::default());
+}
+
+fuzz_target!(|text: &str| {
+    let (first, rest) = text.split_once('\n').unwrap_or(("", text));
+    if let Some(operation) = Operation::of_name(first) {
+        assert_eq!(Operation::of_name(operation.name()), Some(operation));
+    }
+    let Ok(body) = serde_json::from_str::<Json>(rest) else { return };
+    if let Some(site) = said(Site::read(body.clone())) {
+        look_at(&site, first);
+    }
+    if let Some(update) = said(SiteUpdate::read(body.clone())) {
+        let known = SiteDefinition::new(
+            Site::read(serde_json::json!({"id": "a", "urls": ["http://a.example/"]})).expect("a site"),
+        );
+        if let Some(after) = said(update.apply(&known, 1)) {
+            look_at(&after.site, first);
+        }
+    }
+    said(SiteStatus::read(body.clone()));
+    said(SiteDelete::read(body.clone()));
+    said(SiteCleanup::read(body.clone()));
+    said(SiteFind::read(body.clone()))
+        .and_then(|find| find.criterions)
+        .map(|criterions| criterions.query(Source::Sites));
+    said(UrlNew::read(body.clone())).map(|new| (new.site_select(), new.update("a"), new.put("a")));
+    said(UrlOrder::read(body.clone())).and_then(|order| said(order.name(&Default::default())));
+    said(UrlFetch::read(body.clone())).and_then(|fetch| said(fetch.checked()));
+    said(UrlContent::read(body.clone())).and_then(|content| said(content.order().name(&Default::default())));
+    said(UrlPut::read(body.clone())).map(|put| put.data().expect("a put that was read has data"));
+    said(Upkeep::read(body.clone())).map(|upkeep| upkeep.share());
+    said(Attribute::read(body.clone()));
+    said(Attribute::read_which(body.clone()));
+    said(ProxyOrder::read(body.clone())).map(|order| (order.proxy(None), order.name()));
+    if let Some(batch) = said(Batch::read(body)) {
+        let told = batch.clone().into_json();
+        assert!(Batch::read(told).is_ok(), "what is told cannot be handed in again");
+    }
+});
