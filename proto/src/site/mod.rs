@@ -11,6 +11,7 @@ mod attribute;
 pub mod batch;
 pub mod content;
 mod filter;
+mod gone;
 pub mod history;
 pub mod life;
 pub mod note;
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
 pub use self::content::{UrlContent, UrlPut};
 pub use self::filter::SiteFilter;
+pub use self::gone::Gone;
 pub use self::operation::{BadRequest, Criterions, Operation, SiteCleanup, SiteDelete, SiteFind, SiteStatus, code};
 pub use self::proxy::{ProxyOrder, SiteProxy};
 pub use self::update::SiteUpdate;
@@ -471,6 +473,12 @@ impl SiteDefinition {
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         let fields = serde_json::to_string(&self.site).expect("a site has only texts, numbers and lists of them");
         wire::encode(&(VERSION, fields, self.epoch, self.deleted))
+    }
+
+    /// The epoch, and whether it is deleted, of what [`encode`](Self::encode) wrote.
+    pub fn standing(bytes: &[u8]) -> Option<(u32, bool)> {
+        let (_, _, epoch, deleted): (u16, String, u32, bool) = wire::decode(bytes).ok()?;
+        Some((epoch, deleted))
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
