@@ -30,6 +30,7 @@ use crate::layer::{Layer, Mutant, RunOptions, RunReport};
 use crate::world::definers;
 use crate::world::plan::{MILLISECOND, Plan};
 use crate::world::random::{For, Random};
+use crate::world::sites;
 use crate::world::trace::{Event, Phase};
 
 /// A client asks again after this, at another node perhaps.
@@ -65,7 +66,7 @@ impl Layer for Actors {
 
     fn sometimes(&self) -> Vec<&'static str> {
         let mut every = crate::pure::Pure.sometimes();
-        every.retain(|point| !OF_JOBS.contains(point));
+        every.retain(|point| !OF_JOBS.contains(point) && !OF_SITES.contains(point));
         every.push("actor_replaced");
         every
     }
@@ -75,6 +76,16 @@ impl Layer for Actors {
 const OF_JOBS: [&str; 6] =
     ["printed_taken_over", "run_by_hand", "run_fell_due", "run_taken_over", "script_killed", "task_handed_again"];
 
+/// So are sites crawled.
+const OF_SITES: [&str; 6] = [
+    "batch_of_a_deleted_site",
+    "limit_holds_while_partitioned",
+    "site_changed_while_crawled",
+    "site_deleted_while_crawled",
+    "site_emptied_while_crawled",
+    "site_heard_of_late_with_its_records",
+];
+
 /// Something that happens at a time.
 #[derive(Clone, Copy, Debug)]
 enum Happening {
@@ -83,6 +94,7 @@ enum Happening {
     Starts(NodeId),
     Client { number: usize, attempt: u64 },
     Definer { number: usize, attempt: u64 },
+    Operates { number: usize, attempt: u64 },
     StrangerSpeaks { node: NodeId, times: u32 },
     Parts { node: NodeId, process: u32 },
     CalmBegins,
@@ -130,6 +142,9 @@ async fn run(plan: Plan, options: RunOptions) -> RunReport {
         for (number, at) in definers::times(&plan).into_iter().enumerate() {
             world.at(at, Happening::Definer { number, attempt: 0 });
         }
+        for (number, (_, operation)) in sites::operations(&plan).into_iter().enumerate() {
+            world.at(operation.at_ms * MILLISECOND, Happening::Operates { number, attempt: 0 });
+        }
         world.at(plan.faults_end(), Happening::CalmBegins);
         world.at(LOOK_EVERY, Happening::Look);
     }
@@ -162,6 +177,7 @@ impl Shared {
             Happening::Starts(node) => self.start_node(node),
             Happening::Client { number, attempt } => self.client(number, attempt),
             Happening::Definer { number, attempt } => self.definer(number, attempt),
+            Happening::Operates { number, attempt } => self.operate(number, attempt),
             Happening::StrangerSpeaks { node, times } => self.stranger_speaks(node, times),
             Happening::Parts { node, process } => self.parts(node, process),
             Happening::CalmBegins => self.calm_begins(),
@@ -267,6 +283,47 @@ impl Shared {
             let mut world = shared.lock();
             if world.is_current(taker, process.number) && world.defined.insert(number) {
                 world.record(Event::DefinitionAnswered { number });
+            }
+        });
+    }
+
+    /// Somebody does something to a site. Orders to fetch do not say whose URLs they are, so sites have no root URLs here: what is tried is that they are defined and deleted.
+    fn operate(&self, number: usize, attempt: u64) {
+        let mut world = self.lock();
+        if world.operated.contains(&number) {
+            return;
+        }
+        if attempt == 0 {
+            world.record(Event::DefinitionAsked { number: sites::FIRST_NUMBER + number });
+        }
+        let again = world.now + sites::patience(&world.plan);
+        world.at(again, Happening::Operates { number, attempt: attempt + 1 });
+        let takers = world.takes_clients();
+        if takers.is_empty() {
+            return;
+        }
+        let taker = sites::draw(&world.plan, number, attempt).pick(&takers);
+        let Some(process) = world.process(taker) else { return };
+        let (site, operation) = sites::operations(&world.plan)[number];
+        let crawls = process.node.crawls();
+        let known = crawls.site(&sites::id(site)).map(|(known, version)| (&**known, version));
+        let change = sites::change(&world.plan, site, operation.what, known, Vec::new());
+        let Some(sites::Change { key, expects, definition, revokes, .. }) = change else {
+            return world.operation_answered(number);
+        };
+        drop(world);
+        let shared = self.clone();
+        actix_rt::spawn(async move {
+            let body = definition.encode().ok();
+            if process.node.define(Define { key, expects, body }).await.is_err() {
+                return; // whoever asked comes again
+            }
+            let mut world = shared.lock();
+            if world.is_current(taker, process.number) {
+                if revokes.is_some() {
+                    world.sometimes(if definition.deleted { "site_deleted" } else { "site_emptied" });
+                }
+                world.operation_answered(number);
             }
         });
     }

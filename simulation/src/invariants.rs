@@ -23,14 +23,19 @@
 //! | I17 a page that counts as crawled is on two disks | [`pages_kept_twice`] |
 //! | I18 one node runs what is due, and every run that is wanted is made | [`one_node_runs_what_is_due`] |
 //! | I19 no task of a run is lost, and none is doubled | [`no_task_lost_or_doubled`] |
+//! | I20 nothing of a deleted site is fetched after that is acknowledged | [`no_fetch_after_delete`] |
+//! | I21 counters equal a recount when calm | [`counters_equal_a_recount`] |
+//! | I22 a site's limit of pages holds | [`site_limits_hold`] |
 
 pub mod comes_to_rest;
+pub mod counters_equal_a_recount;
 pub mod crawl_delay_kept;
 pub mod definitions_converge;
 pub mod few_redundant_fetches;
 pub mod former_lives_change_nothing;
 pub mod no_acknowledged_url_lost;
 pub mod no_batch_to_the_overloaded;
+pub mod no_fetch_after_delete;
 pub mod no_task_lost_or_doubled;
 pub mod one_holder_per_slot;
 pub mod one_node_runs_what_is_due;
@@ -41,6 +46,7 @@ pub mod queues_stay_bounded;
 pub mod ring_is_a_function;
 pub mod ring_moves_little;
 pub mod robots_obeyed;
+pub mod site_limits_hold;
 pub mod state_never_goes_back;
 pub mod synced_survives_a_crash;
 
@@ -125,6 +131,9 @@ pub struct Invariants {
     pages_kept_twice: pages_kept_twice::PagesKeptTwice,
     one_node_runs_what_is_due: one_node_runs_what_is_due::OneNodeRunsWhatIsDue,
     no_task_lost_or_doubled: no_task_lost_or_doubled::NoTaskLostOrDoubled,
+    no_fetch_after_delete: no_fetch_after_delete::NoFetchAfterDelete,
+    counters_equal_a_recount: counters_equal_a_recount::CountersEqualARecount,
+    site_limits_hold: site_limits_hold::SiteLimitsHold,
     violation: Option<Violation>,
 }
 
@@ -152,6 +161,9 @@ impl Invariants {
             pages_kept_twice: Default::default(),
             one_node_runs_what_is_due: Default::default(),
             no_task_lost_or_doubled: Default::default(),
+            no_fetch_after_delete: no_fetch_after_delete::NoFetchAfterDelete::new(plan),
+            counters_equal_a_recount: Default::default(),
+            site_limits_hold: site_limits_hold::SiteLimitsHold::new(plan),
             violation: None,
         }
     }
@@ -185,7 +197,10 @@ impl Invariants {
         ask(&mut self.definitions_converge, before, at, event)?;
         ask(&mut self.pages_kept_twice, before, at, event)?;
         ask(&mut self.one_node_runs_what_is_due, before, at, event)?;
-        ask(&mut self.no_task_lost_or_doubled, before, at, event)
+        ask(&mut self.no_task_lost_or_doubled, before, at, event)?;
+        ask(&mut self.no_fetch_after_delete, before, at, event)?;
+        ask(&mut self.counters_equal_a_recount, before, at, event)?;
+        ask(&mut self.site_limits_hold, before, at, event)
     }
 
     /// What was found first.
@@ -214,8 +229,19 @@ impl Invariants {
             invariant = no_task_lost_or_doubled::NoTaskLostOrDoubled::NAME.to_owned();
             self.no_task_lost_or_doubled.missing(&self.oracle, &up)
         });
+        self.too_late(at, &invariant, missing)
+    }
+
+    /// The same for what is known when crawls were counted: what is told of them is not what there is.
+    pub fn miscounted(&mut self, at: Micros) -> Option<String> {
+        let missing = self.counters_equal_a_recount.missing();
+        self.too_late(at, counters_equal_a_recount::CountersEqualARecount::NAME, missing)
+    }
+
+    /// What is missing at the end of the calm phase is a violation.
+    fn too_late(&mut self, at: Micros, invariant: &str, missing: Option<String>) -> Option<String> {
         if let (Some(what), true, None) = (&missing, at >= self.comes_to_rest.deadline(), &self.violation) {
-            let what = format!("the cluster has not come to rest: {what}");
+            let (what, invariant) = (format!("the cluster has not come to rest: {what}"), invariant.to_owned());
             self.violation = Some(Violation { invariant, at, node: None, what });
         }
         missing
@@ -300,6 +326,7 @@ pub(crate) mod testing {
             slot: SLOT,
             url: url(1),
             kind: FetchKind::Page,
+            site: None,
             round: 0,
             deadline: Micros::MAX,
             crawl_delay: 1_000,

@@ -4,11 +4,12 @@
 //!
 //! `node` is one node: its two cores, and the storage between them that the product has in RocksDB. `storage` is that storage. `contents` has
 //! the third core, which brings pages to second disks.
-//! `faults` does to nodes what the plan says. This file is the loop, and what connects the nodes: messages, hosts, clients.
+//! `sites` has people who make, change and delete sites, and what is counted of them. `faults` does to nodes what the plan says. This file is the loop, and what connects the nodes: messages, hosts, clients.
 
 pub(crate) mod contents;
 mod faults;
 pub(crate) mod node;
+mod sites;
 mod sources;
 pub(crate) mod storage;
 
@@ -75,6 +76,7 @@ impl Layer for Pure {
     fn sometimes(&self) -> Vec<&'static str> {
         vec![
             "batch_lost",
+            "batch_of_a_deleted_site",
             "batch_put_back",
             "batch_refused_busy",
             "batch_sent_to_another",
@@ -94,9 +96,11 @@ impl Layer for Pure {
             "lease_expired",
             "lease_moved",
             "lease_refused_to_another",
+            "lease_refused_to_the_unaware",
             "lease_released",
             "leave_finished",
             "life_outdated",
+            "limit_holds_while_partitioned",
             "message_cut",
             "message_duplicated",
             "minority_paused",
@@ -117,6 +121,12 @@ impl Layer for Pure {
             "run_fell_due",
             "run_taken_over",
             "script_killed",
+            "site_changed_while_crawled",
+            "site_deleted",
+            "site_deleted_while_crawled",
+            "site_emptied",
+            "site_emptied_while_crawled",
+            "site_heard_of_late_with_its_records",
             "slot_transferred",
             "straggler_grant_ignored",
             "stranger_ignored",
@@ -214,6 +224,11 @@ enum Happening {
         number: usize,
         attempt: u64,
     },
+    /// Somebody does something to a site, for the `attempt`th time.
+    Operates {
+        number: usize,
+        attempt: u64,
+    },
     FaultBegins(usize),
     FaultEnds(usize),
     Starts(NodeId),
@@ -246,6 +261,10 @@ struct World<'a> {
     acknowledged: BTreeSet<usize>,
     /// Definitions that are kept.
     defined: BTreeSet<usize>,
+    /// Operations on sites.
+    operations: sites::Operations,
+    /// URLs of sites that the trace knows of.
+    of_sites: BTreeSet<UrlId>,
     /// Slots and who held them last.
     sights: Sights,
     /// A power loss waits for the next acknowledgement.
@@ -284,6 +303,8 @@ impl<'a> World<'a> {
             executions: 0,
             promised: BTreeSet::new(),
             acknowledged: BTreeSet::new(),
+            operations: sites::Operations::new(plan),
+            of_sites: BTreeSet::new(),
             sights: Sights::default(),
             defined: BTreeSet::new(),
             power_loss_waits: None,
@@ -310,6 +331,9 @@ impl<'a> World<'a> {
         }
         for (number, at) in generators::times(self.plan).into_iter().enumerate() {
             self.at(at, Happening::ByHand { number, attempt: 0 });
+        }
+        for (number, at) in self.operations.times().into_iter().enumerate() {
+            self.at(at, Happening::Operates { number, attempt: 0 });
         }
         self.at(self.plan.faults_end(), Happening::CalmBegins);
         while let Some(((at, _), happening)) = self.queue.pop_first() {
@@ -382,6 +406,7 @@ impl<'a> World<'a> {
             Happening::ByHand { number, attempt } => self.by_hand(at, number, attempt),
             Happening::FaultBegins(number) => self.fault_begins(at, number),
             Happening::FaultEnds(number) => self.fault_ends(at, number),
+            Happening::Operates { number, attempt } => self.operate(at, number, attempt),
             Happening::Starts(node) => self.start(at, node),
             Happening::StrangerSpeaks { node, times } => self.stranger_speaks(at, node, times),
             Happening::CalmBegins => self.calm_begins(at),
@@ -405,7 +430,13 @@ impl<'a> World<'a> {
     }
 
     fn look(&mut self, at: Micros) {
-        match self.trace.invariants().missing(at) {
+        let mut missing = self.trace.invariants().missing(at);
+        if missing.is_none() {
+            let counted = self.count_crawls(at);
+            self.trace.record(at, counted);
+            missing = self.trace.invariants().miscounted(at);
+        }
+        match missing {
             None => self.rested_at = Some(at),
             Some(_) if at < self.plan.calm_ends() => self.at(at + LOOK_EVERY, Happening::Look),
             Some(_) => {}
@@ -520,6 +551,7 @@ impl<'a> World<'a> {
         let fetch = self.fetches;
         let path = url.as_str()[url.origin().len()..].to_owned();
         let (kind, round) = what.kind_and_round();
+        let (id, site) = (url.id(what.crawl()), crate::world::sites::of_crawl(what.crawl()));
         let deadline = is.clock.true_time(until).max(at);
         let slot = Slot::of_domain(url.domain());
         let start = crate::world::trace::FetchStart {
@@ -527,8 +559,9 @@ impl<'a> World<'a> {
             node,
             host,
             slot,
-            url: url.id(DEFAULT_CRAWL),
+            url: id,
             kind,
+            site,
             round,
             deadline,
             crawl_delay: self.origins.crawl_delay(host),
@@ -549,6 +582,6 @@ fn parse(text: &str) -> Option<CanonicalUrl> {
     CanonicalUrl::parse(text, &RULES).ok()
 }
 
-fn ids(urls: &[Discovered]) -> Vec<UrlId> {
-    urls.iter().map(|found| found.url.id(DEFAULT_CRAWL)).collect()
+fn ids(crawl: &str, urls: &[Discovered]) -> Vec<UrlId> {
+    urls.iter().map(|found| found.url.id(crawl)).collect()
 }

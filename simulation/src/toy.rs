@@ -279,6 +279,7 @@ impl<'a> World<'a> {
                 slot: Slot(1),
                 url: UrlId::of("toy", &format!("{path}{fetch}")), // no page twice
                 kind,
+                site: None,
                 round: fetch as u32,
                 deadline,
                 crawl_delay: self.origins.crawl_delay(HOST),

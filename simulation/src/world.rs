@@ -13,5 +13,6 @@ pub mod plan;
 pub mod random;
 pub mod server;
 pub mod sights;
+pub mod sites;
 pub mod trace;
 pub mod web;

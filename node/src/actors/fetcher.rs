@@ -129,6 +129,10 @@ impl FetcherParts {
             }
         }
         let crawls = self.book.now();
+        if crawls.is_gone(crawl) {
+            // Its site was deleted while it was on its way here: nothing of that is asked for any more.
+            return self.failed(pick, Failure::Lost);
+        }
         let (timeout_ms, page_bytes_max) = crawls.fetch_limits(crawl);
         order.deadline =
             Some(timeout_ms.map_or(end, |timeout| end.min(Instant::now() + Duration::from_millis(timeout))));
@@ -210,6 +214,9 @@ impl FetcherParts {
     }
 
     async fn fetch_robots(&self, crawl: &str, url: CanonicalUrl, deadline: Micros) -> RobotsFetch {
+        if self.book.now().is_gone(crawl) {
+            return RobotsFetch::Unavailable(Failure::Lost);
+        }
         let deadline = Some(self.moment(deadline));
         let mut order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), deadline, ..FetchOrder::new(url) };
         self.metrics.robots_fetches.inc();

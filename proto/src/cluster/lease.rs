@@ -220,6 +220,12 @@ impl Voter {
         dropped
     }
 
+    /// Whether every living promise is to a life of a node for which `is_one` says yes. What was promised before we started lives for as long as nothing is granted.
+    pub fn promises_only_to(&self, now: Micros, is_one: impl Fn(NodeId, u32) -> bool) -> bool {
+        let mut living = self.promises.iter().flatten().filter(|promise| now < promise.until);
+        now >= self.no_grant_until && living.all(|promise| is_one(promise.holder, promise.seq.boot))
+    }
+
     /// Who has a living promise of `slot`.
     pub fn promised_to(&self, now: Micros, slot: Slot) -> Option<NodeId> {
         self.promises[usize::from(slot.0 % SLOTS)].filter(|promise| now < promise.until).map(|promise| promise.holder)

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`ring`] and [`membership`] (whose slot is it), [`lease`] (who may ask its hosts), [`copy`], [`turn`], [`replicate`], [`repair`] and
 //! [`transfer`] (who keeps its records), [`route`] and [`propagate`] (who fetches, and how what came of it returns), [`message`] (what
-//! nodes say), [`registry`] (what people defined, on every node; [`admission`] and [`departure`] are such definitions), [`contents`] (who has the pages), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
+//! nodes say), [`registry`] (what people defined, on every node; [`admission`] and [`departure`] are such definitions), [`share`] (who may do how much of what is limited), [`contents`] (who has the pages), [`coordinator`] (all of it in one machine). [`mutant`] breaks it on purpose.
 
 pub mod admission;
 pub mod amend;
@@ -20,6 +20,7 @@ pub mod repair;
 pub mod replicate;
 pub mod ring;
 pub mod route;
+pub mod share;
 pub mod slot_set;
 pub mod transfer;
 pub mod turn;

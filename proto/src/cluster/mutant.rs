@@ -158,4 +158,12 @@ mutants! {
     PrintedForgotten => "printed_forgotten",
     /// A task counts as handed over before the crawl has it.
     HandedBeforeKept => "handed_before_kept",
+    /// That a site is deleted is acknowledged like any other definition, whoever has not heard of it.
+    RevokedByHalf => "revoked_by_half",
+    /// A record that changes is counted again.
+    CountedTwice => "counted_twice",
+    /// What a node speaks for it uses at once, whoever has heard of it.
+    SpokenForIsUsed => "spoken_for_is_used",
+    /// A change of a site by somebody who had not heard that it was deleted may undo that.
+    RevocationUndone => "revocation_undone",
 }

@@ -9,9 +9,15 @@
 //! and what is newer is sent. So a node that was away, or that joins, learns everything within one round.
 //! **Removed** definitions stay as tombstones, without a body: nobody who was away brings them back.
 //!
+//! **Revocations** are definitions by which names of a site are dead from now on: it was emptied or deleted. Whoever hears that one is kept may rely on it that nothing
+//! of those names is asked for any more, by anybody. So a node says that it has one only when nothing can begin any more that it handed out against it, and, if it is a voter, when
+//! nobody has a living promise of its who does not know it too ([`Registry::knows`]); it grants nothing to such a node from then on. A change that revokes counts when a majority of
+//! the voters has said so besides the majority of all: any lease shares a voter with that one. Numbers of versions grow with the epoch of a site, so that no change by somebody who had
+//! not heard of it undoes a revocation.
+//!
 //! What was not acknowledged may still take effect, when the one node that has it comes back: as with every write that timed out.
 //!
-//! The same comparison carries how many pages of each limited crawl a node has or speaks for, so that limits hold for the whole cluster.
+//! The same comparison carries what a node has done and speaks for of what is limited ([`share`](super::share)), so that limits hold for the whole cluster.
 
 mod step;
 #[cfg(test)]
@@ -23,8 +29,11 @@ use serde::{Deserialize, Serialize};
 
 pub use self::step::{Effect, Input, NotDefined, Saying, Surroundings};
 use super::mutant::{Planted, planted};
+use super::share::{Around, Counted, Speaking};
+use super::slot_set::SlotSet;
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::NodeId;
+use crate::site::{Gone, SiteDefinition};
 
 /// Definitions on one node, removed ones included; more are refused.
 pub const DEFINITIONS_MAX: usize = 4_096;
@@ -86,6 +95,21 @@ impl Definition {
         !self.key.name.is_empty() && self.key.name.len() <= NAME_BYTES_MAX && body <= DEFINITION_BYTES_MAX
     }
 
+    /// Whether names of a site are dead by it.
+    pub fn revokes(&self) -> bool {
+        self.standing().is_some_and(|(epoch, _)| epoch > 0)
+    }
+
+    fn standing(&self) -> Option<(u32, bool)> {
+        let body = self.body.as_ref().filter(|_| self.key.kind == DefinitionKind::Site)?;
+        SiteDefinition::standing(body)
+    }
+
+    /// The least number of its version: a later epoch of a site is above every change of an earlier one, and of two that both end an epoch the deletion counts.
+    fn number_min(&self) -> u64 {
+        self.standing().map_or(0, |(epoch, deleted)| (u64::from(epoch) << 32) | (u64::from(deleted) << 31))
+    }
+
     fn bytes(&self) -> usize {
         self.key.name.len() + self.body.as_ref().map_or(0, Vec::len) + 32
     }
@@ -127,11 +151,21 @@ impl Default for RegistryRules {
 struct Proposal {
     ticket: u64,
     definition: Definition,
+    revokes: bool,
+    /// It is on our own disk.
+    stored: bool,
     have: BTreeSet<NodeId>,
     /// Enough have it.
     kept: bool,
     next_push: Micros,
     begun: Micros,
+}
+
+impl Proposal {
+    /// Whether it waits for `me` to say that nothing can begin against it.
+    fn owes(&self, me: NodeId) -> bool {
+        self.revokes && self.stored && !self.have.contains(&me)
+    }
 }
 
 /// A write to our disk.
@@ -162,9 +196,18 @@ pub struct Registry {
     storing: BTreeMap<u64, Storing>,
     next_store: u64,
     next_compare: Micros,
-    /// Pages of limited crawls that we have in our slots or speak for, and as others said of theirs.
-    counts: BTreeMap<String, u64>,
-    others: BTreeMap<NodeId, BTreeMap<String, u64>>,
+    /// Names that nobody crawls under any more, and how often there came to be more of them.
+    gone: Gone,
+    revocations: u64,
+    /// The last digest that each node told of, and in which life.
+    heard: BTreeMap<NodeId, (u32, u64)>,
+    /// Who has everything that revokes something here: in which life, and as of which of our revocations.
+    knowing: BTreeMap<NodeId, (u32, u64)>,
+    /// Who waits to hear that we have what revokes something, and when it is looked next whether that can be said.
+    owed: BTreeSet<(NodeId, super::message::Op)>,
+    next_look: Micros,
+    /// What we and others do of what is limited.
+    speaking: Speaking,
 }
 
 impl Registry {
@@ -183,8 +226,13 @@ impl Registry {
             storing: BTreeMap::new(),
             next_store: 0,
             next_compare: now,
-            counts: BTreeMap::new(),
-            others: BTreeMap::new(),
+            gone: Gone::default(),
+            revocations: 0,
+            heard: BTreeMap::new(),
+            knowing: BTreeMap::new(),
+            owed: BTreeSet::new(),
+            next_look: Micros::MAX,
+            speaking: Speaking::new(me, boot, planted),
         }
     }
 
@@ -210,21 +258,68 @@ impl Registry {
         self.under_way() == 0
     }
 
-    /// Pages of a crawl that other `alive` nodes have or speak for, and how many nodes those are.
-    pub fn spoken_by_others(&self, crawl: &str, alive: &BTreeSet<NodeId>) -> (u64, usize) {
-        let others = self.others.iter().filter(|(node, _)| **node != self.me && alive.contains(node));
-        let spoken = others.filter_map(|(_, counts)| counts.get(crawl));
-        spoken.fold((0, 0), |(pages, nodes), more| (pages + more, nodes + 1))
+    /// Whether nobody crawls under this name any more.
+    pub fn is_gone(&self, crawl: &str) -> bool {
+        self.gone.has(crawl)
+    }
+
+    /// Whether anything was revoked, as far as this node knows.
+    pub fn has_revocations(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
+    /// Whether a node has said in this life of it that it holds everything that revokes something here.
+    pub fn knows(&self, node: NodeId, boot: u32) -> bool {
+        let me = node == self.me && boot == self.boot;
+        self.gone.is_empty() || me || self.knowing.get(&node) == Some(&(boot, self.revocations))
+    }
+
+    /// Whether somebody waits to hear that we have what revokes something.
+    pub fn owes(&self) -> bool {
+        !self.owed.is_empty() || self.proposals.values().any(|proposal| proposal.owes(self.me))
+    }
+
+    /// Nothing is under way against what is revoked, nor can anything begin: whoever waits for that hears it.
+    pub fn settled(&mut self, now: Micros, around: &Surroundings<'_>, out: &mut Vec<Effect>) {
+        for (to, op) in std::mem::take(&mut self.owed) {
+            out.push(Effect::Send { to, saying: Saying::DefineDone { op } });
+        }
+        let me = self.me;
+        self.proposals.values_mut().filter(|proposal| proposal.owes(me)).for_each(|proposal| {
+            proposal.have.insert(me);
+        });
+        self.work(now, around, out);
+    }
+
+    /// Compares soon: what was said last did not go out.
+    pub fn compare_soon(&mut self, now: Micros) {
+        self.next_compare = self.next_compare.min(now + self.rules.repeat_after);
+    }
+
+    /// Takes in what was counted of what is limited, in these slots, and gives what may be done of each.
+    pub fn count(
+        &mut self,
+        now: Micros,
+        around: &Around<'_>,
+        slots: &SlotSet,
+        counted: &BTreeMap<String, Counted>,
+    ) -> BTreeMap<String, u64> {
+        let left = self.speaking.count(now, around, slots, counted);
+        if self.speaking.take_news() {
+            self.next_compare = now;
+        }
+        left
     }
 
     /// When to step again if nothing happens before.
     pub fn next_wake(&self) -> Micros {
         let proposal = |proposal: &Proposal| {
-            let given_up = proposal.begun + self.rules.patience;
+            // One that revokes may be given up later than this; then it is looked at in vain now and then.
+            let given_up = (proposal.begun + self.rules.patience).max(proposal.next_push);
             let spread = if proposal.kept { proposal.begun + self.rules.spread_patience } else { given_up };
             proposal.next_push.min(given_up).min(spread)
         };
-        self.proposals.values().map(proposal).min().unwrap_or(Micros::MAX).min(self.next_compare)
+        self.proposals.values().map(proposal).min().unwrap_or(Micros::MAX).min(self.next_compare).min(self.next_look)
     }
 
     /// Takes in what happened and adds what to do to `out`.
@@ -232,8 +327,8 @@ impl Registry {
         match input {
             Input::Tick => {}
             Input::Proposed { ticket, key, expects, body } => self.proposed(now, ticket, key, expects, body, out),
-            Input::Received { from, saying } => self.received(from, saying, out),
-            Input::Stored { op } => self.stored(op, out),
+            Input::Received { from, boot, saying } => self.received(now, from, boot, saying, out),
+            Input::Stored { op } => self.stored(now, op, out),
             Input::StoreFailed { op } => {
                 if let Some(Storing { what: StoringFor::Proposal(number), .. }) = self.storing.remove(&op) {
                     self.give_up(number, NotDefined::NotWritten, out);
@@ -245,32 +340,28 @@ impl Registry {
                     self.store(definitions, StoringFor::Repair, out);
                 }
             }
-            Input::Counted(counts) => {
-                if self.counts != counts {
-                    self.next_compare = now; // others hand out what is left
-                }
-                self.counts = counts;
-            }
         }
         self.work(now, around, out);
     }
 
     fn work(&mut self, now: Micros, around: &Surroundings<'_>, out: &mut Vec<Effect>) {
+        self.next_look = if self.owes() { now + self.rules.repeat_after / 2 } else { Micros::MAX };
         let numbers: Vec<u64> = self.proposals.keys().copied().collect();
         for number in numbers {
             self.pursue(now, number, around, out);
         }
         if now >= self.next_compare {
             self.next_compare = now + self.rules.compare_every;
-            self.others.retain(|node, _| around.alive.contains(node));
             if !planted!(self.planted, DefinitionsNotCompared) {
-                let counts: Vec<(String, u64)> = self.counts.clone().into_iter().collect();
                 for to in around.others(self.me) {
-                    let saying = Saying::Compare { digest: self.digest, counts: counts.clone() };
-                    out.push(Effect::Send { to, saying });
+                    out.push(Effect::Send { to, saying: self.comparison(to) });
                 }
             }
         }
+    }
+
+    fn comparison(&mut self, to: NodeId) -> Saying {
+        Saying::Compare { digest: self.digest, counts: self.speaking.tell(to) }
     }
 
     // Changes.
@@ -286,7 +377,9 @@ impl Registry {
     ) {
         let known = self.held.get(&key);
         let there = known.filter(|known| known.body.is_some()).map(|known| known.version);
-        let refused = if there != expects {
+        // What is on its way to our disk counts: a change of what it replaces would be numbered above it, and undo it.
+        let replaced = self.newest(&key).is_some_and(|newest| known.is_none_or(|known| known < newest));
+        let refused = if there != expects || replaced {
             Some(NotDefined::Changed)
         } else if known.is_none() && self.held.len() >= DEFINITIONS_MAX {
             Some(NotDefined::TooMany)
@@ -300,15 +393,26 @@ impl Registry {
         }
         let newest = self.newest(&key).map_or(0, |known| known.version.number);
         let number = newest.max(self.given.get(&key).copied().unwrap_or(0)) + 1;
-        self.given.insert(key.clone(), number);
-        let definition = Definition { key, version: Version { number, node: self.me, boot: self.boot }, body };
+        let mut definition = Definition { key, version: Version { number, node: self.me, boot: self.boot }, body };
+        if !planted!(self.planted, RevocationUndone) {
+            definition.version.number = number.max(definition.number_min());
+        }
+        self.given.insert(definition.key.clone(), definition.version.number);
         if !definition.is_sound() {
             return out.push(Effect::NotDefined { ticket, why: NotDefined::TooLarge });
         }
         self.next_proposal += 1;
-        let (number, have) = (self.next_proposal, BTreeSet::new());
-        let proposal =
-            Proposal { ticket, definition: definition.clone(), have, kept: false, next_push: now, begun: now };
+        let number = self.next_proposal;
+        let proposal = Proposal {
+            ticket,
+            revokes: self.revokes(&definition),
+            definition: definition.clone(),
+            stored: false,
+            have: BTreeSet::new(),
+            kept: false,
+            next_push: now,
+            begun: now,
+        };
         self.proposals.insert(number, proposal);
         self.store(vec![definition], StoringFor::Proposal(number), out);
     }
@@ -318,7 +422,9 @@ impl Registry {
         let Some(proposal) = self.proposals.get_mut(&number) else { return };
         let alone = planted!(self.planted, OneDefinitionIsEnough);
         let needed = if alone { 1 } else { around.needed };
-        if !proposal.kept && proposal.have.len() >= needed {
+        let voters = around.voters.iter().filter(|voter| proposal.have.contains(voter)).count();
+        let by_voters = !proposal.revokes || voters * 2 > around.voters.len();
+        if !proposal.kept && proposal.have.len() >= needed && by_voters {
             proposal.kept = true;
             out.push(Effect::Kept { definition: proposal.definition.clone() });
         }
@@ -328,7 +434,7 @@ impl Registry {
             let Proposal { ticket, definition, have, .. } = self.proposals.remove(&number).expect("just looked at");
             return out.push(Effect::Defined { ticket, version: definition.version, by: have });
         }
-        if since >= self.rules.patience {
+        if since >= self.rules.patience + if proposal.revokes { around.lapse } else { 0 } {
             let (have, needed) = (proposal.have.len(), needed);
             return self.give_up(number, NotDefined::TooFew { have, needed }, out);
         }
@@ -356,8 +462,9 @@ impl Registry {
         self.storing.insert(self.next_store, Storing { definitions, what });
     }
 
-    fn stored(&mut self, op: u64, out: &mut Vec<Effect>) {
+    fn stored(&mut self, now: Micros, op: u64, out: &mut Vec<Effect>) {
         let Some(Storing { definitions, what }) = self.storing.remove(&op) else { return };
+        let (revokes, before) = (definitions.iter().any(|one| self.revokes(one)), self.revocations);
         let fresh: Vec<Definition> =
             definitions.into_iter().filter(|definition| self.hold(definition.clone())).collect();
         self.outpaced(out);
@@ -368,11 +475,33 @@ impl Registry {
         match what {
             StoringFor::Proposal(number) => {
                 if let Some(proposal) = self.proposals.get_mut(&number) {
-                    proposal.have.insert(self.me);
+                    proposal.stored = true;
+                    if !proposal.revokes {
+                        proposal.have.insert(self.me);
+                    }
                 }
             }
+            StoringFor::Peer { from, op } if revokes => drop(self.owed.insert((from, op))),
             StoringFor::Peer { from, op } => out.push(Effect::Send { to: from, saying: Saying::DefineDone { op } }),
             StoringFor::Repair => {}
+        }
+        self.look_who_knows();
+        if self.revocations > before {
+            self.next_compare = now; // voters wait to hear that we know
+        }
+    }
+
+    /// Whether it is to be treated as a revocation.
+    fn revokes(&self, definition: &Definition) -> bool {
+        definition.revokes() && !planted!(self.planted, RevokedByHalf)
+    }
+
+    /// Those hold all that we hold who told of the same digest.
+    fn look_who_knows(&mut self) {
+        for (node, (boot, digest)) in &self.heard {
+            if *digest == self.digest {
+                self.knowing.insert(*node, (*boot, self.revocations));
+            }
         }
     }
 
@@ -383,6 +512,7 @@ impl Registry {
             return false;
         }
         self.digest = self.digest.wrapping_sub(before.map_or(0, Definition::hash)).wrapping_add(definition.hash());
+        self.revocations += u64::from(self.gone.take(&definition));
         self.held.insert(definition.key.clone(), definition);
         true
     }
@@ -401,7 +531,7 @@ impl Registry {
 
     // What others say.
 
-    fn received(&mut self, from: NodeId, saying: Saying, out: &mut Vec<Effect>) {
+    fn received(&mut self, now: Micros, from: NodeId, boot: u32, saying: Saying, out: &mut Vec<Effect>) {
         match saying {
             Saying::Define { op, definitions } => self.told(from, op, definitions, out),
             Saying::DefineDone { op } => {
@@ -413,14 +543,34 @@ impl Registry {
                 }
             }
             Saying::Compare { digest, counts } => {
-                self.others.insert(from, counts.into_iter().collect());
+                if self.speaking.hear(now, from, counts) {
+                    let saying = self.comparison(from);
+                    out.push(Effect::Send { to: from, saying });
+                }
+                self.heard.insert(from, (boot, digest));
+                self.look_who_knows();
                 if digest != self.digest {
                     let saying = Saying::Held { versions: self.versions(), answer: false };
                     out.push(Effect::Send { to: from, saying });
                 }
             }
-            Saying::Held { versions, answer } => self.compare(from, &versions, answer, out),
+            Saying::Held { versions, answer } => {
+                if self.covers_revocations(&versions) {
+                    self.knowing.insert(from, (boot, self.revocations));
+                }
+                self.compare(from, &versions, answer, out);
+            }
         }
+    }
+
+    /// Whether whoever holds these versions knows everything that revokes something here.
+    fn covers_revocations(&self, versions: &[(DefinitionKey, Version)]) -> bool {
+        let theirs: BTreeMap<&DefinitionKey, Version> = versions.iter().map(|(key, version)| (key, *version)).collect();
+        self.gone.sites().all(|id| {
+            let key = DefinitionKey { kind: DefinitionKind::Site, name: id.to_owned() };
+            let mine = self.held.get(&key).map(|held| held.version);
+            mine.is_none_or(|mine| theirs.get(&key).is_some_and(|theirs| *theirs >= mine))
+        })
     }
 
     fn told(
@@ -441,6 +591,7 @@ impl Registry {
         let all_held = newer.iter().all(|theirs| self.held.get(&theirs.key) == Some(theirs));
         match op {
             _ if newer.is_empty() => {}
+            Some(op) if all_held && newer.iter().any(|one| self.revokes(one)) => drop(self.owed.insert((from, op))),
             Some(op) if all_held => out.push(Effect::Send { to: from, saying: Saying::DefineDone { op } }),
             None if all_held => {}
             Some(op) => self.store(newer, StoringFor::Peer { from, op }, out),

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use super::definition::{CrawlDefinition, CrawlState, DefinitionError};
 use super::filter::{Filter, FilterRules};
 use crate::cluster::registry::{Definition, DefinitionKind, Version};
+use crate::cluster::share::Counted;
+use crate::control::crawl::CrawlCounts;
 use crate::key::DEFAULT_CRAWL;
 use crate::scrape::Processing;
-use crate::site::{Allowed, Frequencies, GENERAL_SITE, Site, SiteDefinition};
+use crate::site::{Allowed, Frequencies, GENERAL_SITE, Gone, Site, SiteDefinition};
 use crate::url::UrlRules;
 
 /// A crawl that is defined.
@@ -61,11 +63,60 @@ impl Limits {
     }
 }
 
-/// What a node may still do of what all nodes together may do `limit` times: `here` is done in its slots, `others` nodes have done or speak for `theirs`.
-///
-/// With N nodes that hear of each other at most N − 1 more is done than asked for, besides what was in flight when slots moved.
-pub fn share(limit: u64, here: u64, theirs: u64, others: usize) -> u64 {
-    limit.saturating_sub(here.saturating_add(theirs)).div_ceil(others as u64 + 1)
+/// Behind the name of a crawl: what is counted of it besides pages. No name has such a letter.
+const ERRORS: &str = "\u{1}errors";
+const URLS: &str = "\u{1}urls";
+
+/// What a node may still do of everything that is limited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// Pages of a crawl that may be handed out here, those in flight included.
+    pub left: BTreeMap<String, u64>,
+    /// URLs of a crawl that may become known here.
+    pub room: BTreeMap<String, u64>,
+}
+
+impl Shares {
+    /// What is to be shared with other nodes: by what it is, what was counted of it. `flying` URLs of a crawl are handed out.
+    pub fn counted(
+        crawls: &Crawls,
+        counts: &BTreeMap<String, CrawlCounts>,
+        flying: impl Fn(&str) -> u64,
+    ) -> BTreeMap<String, Counted> {
+        let mut all = BTreeMap::new();
+        for crawl in crawls.defined() {
+            let (name, limits) = (&crawl.definition.name, crawl.limits());
+            let Some(CrawlCounts { totals, .. }) = counts.get(name).filter(|_| limits.bounds_fetches()) else {
+                continue;
+            };
+            let (under_way, waits) = (flying(name), totals.known > totals.processed.saturating_add(totals.failed));
+            let of = |limit, here, under_way| Counted { limit, here, under_way, wants_more: waits };
+            all.extend(limits.pages.map(|limit| (name.clone(), of(limit, totals.processed, under_way))));
+            // Every page that is handed out may fail.
+            all.extend(limits.errors.map(|limit| (format!("{name}{ERRORS}"), of(limit, totals.failed, under_way))));
+            all.extend(limits.urls.map(|limit| (format!("{name}{URLS}"), of(limit, totals.known, 0))));
+        }
+        all
+    }
+
+    /// What follows from what may be done of each.
+    pub fn new(crawls: &Crawls, allowed: &BTreeMap<String, u64>) -> Shares {
+        let mut shares = Shares::default();
+        for crawl in crawls.defined().filter(|crawl| crawl.limits().bounds_fetches()) {
+            let name = &crawl.definition.name;
+            let [pages, errors, urls] = [name.clone(), format!("{name}{ERRORS}"), format!("{name}{URLS}")];
+            let bounds = [allowed.get(&pages), allowed.get(&errors)].into_iter().flatten();
+            match bounds.min() {
+                Some(left) => drop(shares.left.insert(pages, *left)),
+                None if allowed.contains_key(&urls) => drop(shares.left.insert(pages, u64::MAX)),
+                None => {}
+            }
+            if let Some(room) = allowed.get(&urls) {
+                shares.room.insert(name.clone(), *room);
+            }
+        }
+        shares
+    }
 }
 
 impl Crawl {
@@ -88,6 +139,8 @@ pub struct Crawls {
     sites: BTreeMap<String, (Arc<SiteDefinition>, Option<Version>)>,
     /// The crawls that sites are, by name.
     of_sites: BTreeMap<String, Crawl>,
+    /// Names that nobody crawls under any more.
+    gone: Gone,
     /// Counts how often it was said what is left.
     counted: u64,
 }
@@ -102,6 +155,7 @@ impl Crawls {
             defined: BTreeMap::new(),
             sites: BTreeMap::new(),
             of_sites: BTreeMap::new(),
+            gone: Gone::default(),
             counted: 0,
         }
     }
@@ -118,6 +172,7 @@ impl Crawls {
     pub fn with(&self, definitions: &[Definition]) -> Crawls {
         let mut crawls = self.clone();
         for definition in definitions {
+            crawls.gone.take(definition);
             match definition.key.kind {
                 DefinitionKind::Crawl => crawls.define(definition),
                 DefinitionKind::Site => {
@@ -264,6 +319,11 @@ impl Crawls {
         }
     }
 
+    /// Whether nobody crawls under this name any more: its site was emptied or deleted.
+    pub fn is_gone(&self, name: &str) -> bool {
+        self.gone.has(name)
+    }
+
     /// The delay that a crawl asks for beyond that of the settings, in milliseconds.
     pub fn delay_ms(&self, name: &str) -> u64 {
         self.get(name).and_then(|crawl| crawl.definition.delay_ms).unwrap_or(0)
@@ -291,9 +351,9 @@ mod tests {
     use super::super::filter::Scope;
     use super::*;
     use crate::cluster::registry::DefinitionKey;
+    use crate::control::Totals;
     use crate::id::NodeId;
     use crate::url::CanonicalUrl;
-    use proptest::prelude::*;
 
     fn crawls() -> Crawls {
         let filter = Filter::new(FilterRules { scope: Scope::Any, ..FilterRules::default() }, &[]).unwrap();
@@ -322,21 +382,26 @@ mod tests {
         }
     }
 
-    proptest! {
-        /// Nodes count, speak and work in any order; each hears what others said last.
-        #[test]
-        fn nodes_that_share_a_limit_do_hardly_more_than_it(limit in 1..200u64, steps in proptest::collection::vec((0..4usize, 0..50u64), 1..300)) {
-            let (mut done, mut left, mut spoken) = ([0u64; 4], [0u64; 4], [None::<u64>; 4]);
-            for (node, work) in steps {
-                let others: Vec<u64> = (0..4).filter(|other| *other != node).filter_map(|other| spoken[other]).collect();
-                left[node] = share(limit, done[node], others.iter().sum(), others.len());
-                spoken[node] = Some(done[node] + left[node]);
-                let work = work.min(left[node]);
-                done[node] += work;
-                left[node] -= work;
-            }
-            prop_assert!(done.iter().sum::<u64>() < limit + 4, "{done:?} of {limit}");
-        }
+    #[test]
+    fn what_is_limited_is_counted_and_shared() {
+        let crawls = crawls().with(&[definition(1, |_| {})]);
+        let totals = Totals { known: 9, processed: 4, failed: 1, bytes: 0 };
+        let counts = [("news".to_owned(), CrawlCounts { totals, open: 0 })].into_iter().collect();
+        let counted = Shares::counted(&crawls, &counts, |_| 2);
+        let is = Counted { limit: 10, here: 4, under_way: 2, wants_more: true };
+        assert_eq!(counted, [("news".to_owned(), is)].into_iter().collect());
+        let shares = Shares::new(&crawls, &[("news".to_owned(), 3)].into_iter().collect());
+        assert_eq!(shares.left, [("news".to_owned(), 3)].into_iter().collect());
+        assert_eq!(Shares::new(&crawls, &BTreeMap::new()), Shares::default(), "nobody has counted");
+        let limited = site(1, |said| (said.site.max_errors, said.site.max_urls) = (5, 20));
+        let crawls = super::Crawls::with(&crawls, &[limited]);
+        let counts = [("shop".to_owned(), CrawlCounts { totals, open: 0 })].into_iter().collect();
+        let counted = Shares::counted(&crawls, &counts, |_| 0);
+        let limits: Vec<(u64, u64)> = counted.values().map(|is| (is.limit, is.here)).collect();
+        assert_eq!(limits, [(5, 1), (20, 9)]);
+        let allowed = counted.keys().cloned().zip([2, 7]).collect();
+        let Shares { left, room } = Shares::new(&crawls, &allowed);
+        assert_eq!((left["shop"], room["shop"]), (2, 7));
     }
 
     #[test]
@@ -380,6 +445,7 @@ mod tests {
         assert!(!emptied.runs("shop") && emptied.runs("shop~1"), "what is in flight is of a name that nobody fetches");
         let gone = emptied.with(&[site(3, |said| (said.epoch, said.deleted) = (2, true))]);
         assert!(!gone.runs("shop~1") && !gone.runs("shop~2"));
+        assert!(gone.is_gone("shop") && gone.is_gone("shop~1") && !gone.is_gone("shop~2") && !there.is_gone("shop"));
         assert_eq!(gone.sites().count(), 1, "the general one");
         assert!(gone.site("shop").is_some_and(|(site, version)| site.deleted && version.is_some()));
         let clash = there.with(&[Definition {

@@ -12,6 +12,7 @@ pub mod batch;
 pub mod content;
 mod filter;
 mod frequency;
+mod gone;
 pub mod history;
 pub mod life;
 pub mod note;
@@ -31,6 +32,7 @@ pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
 pub use self::content::{UrlContent, UrlPut};
 pub use self::filter::SiteFilter;
 pub use self::frequency::{Allowed, Frequencies};
+pub use self::gone::Gone;
 pub use self::operation::{BadRequest, Criterions, Operation, SiteCleanup, SiteDelete, SiteFind, SiteStatus, code};
 pub use self::proxy::{ProxyOrder, SiteProxy};
 pub use self::update::SiteUpdate;
@@ -480,6 +482,12 @@ impl SiteDefinition {
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         let fields = serde_json::to_string(&self.site).expect("a site has only texts, numbers and lists of them");
         wire::encode(&(VERSION, fields, self.epoch, self.deleted))
+    }
+
+    /// The epoch, and whether it is deleted, of what [`encode`](Self::encode) wrote.
+    pub fn standing(bytes: &[u8]) -> Option<(u32, bool)> {
+        let (_, _, epoch, deleted): (u16, String, u32, bool) = wire::decode(bytes).ok()?;
+        Some((epoch, deleted))
     }
 
     /// Reads what [`encode`](Self::encode) wrote.

@@ -362,6 +362,7 @@ fn fetch_start(world: &mut World, node: NodeId, host: u32, order: &FetchOrder, d
         slot: Slot::of_domain(order.url.domain()),
         url,
         kind,
+        site: None, // orders do not say whose URLs they are
         round: if kind == FetchKind::Robots { 0 } else { round },
         deadline,
         crawl_delay: world.origins.crawl_delay(host),

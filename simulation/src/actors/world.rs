@@ -102,6 +102,7 @@ pub(super) struct World {
     pub(super) acknowledged: BTreeSet<usize>,
     sights: Sights,
     pub(super) defined: BTreeSet<usize>,
+    pub(super) operated: BTreeSet<usize>,
     pub(super) power_loss_waits: Option<Micros>,
     rested_at: Option<Micros>,
     over: bool,
@@ -127,6 +128,7 @@ impl World {
             acknowledged: BTreeSet::new(),
             sights: Sights::default(),
             defined: BTreeSet::new(),
+            operated: BTreeSet::new(),
             power_loss_waits: None,
             rested_at: None,
             over: false,
@@ -242,6 +244,13 @@ impl World {
 
     pub(super) fn is_current(&self, id: NodeId, process: u32) -> bool {
         self.nodes.get(&id).and_then(|node| node.process.as_ref()).is_some_and(|is| is.number == process)
+    }
+
+    /// Whoever operates on a site has an answer.
+    pub(super) fn operation_answered(&mut self, number: usize) {
+        if self.operated.insert(number) {
+            self.record(Event::DefinitionAnswered { number: crate::world::sites::FIRST_NUMBER + number });
+        }
     }
 
     pub(super) fn takes_clients(&self) -> Vec<NodeId> {

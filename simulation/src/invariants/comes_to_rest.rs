@@ -1,5 +1,6 @@
 //! I5: when faults stop, the cluster comes to rest in time: every URL is PROCESSED or has failed for good, every page's
-//! links are known, and the R nodes that should keep a record all do, and agree. Also when only a majority came back.
+//! links are known, and the R nodes that should keep a record all do, and agree. Also when only a majority came back. URLs of a site that is
+//! over, does not run or has reached its limit stay as they are, the same on all of them.
 //!
 //! Harm: a crawl that never ends, or that says it has ended and has not; copies that stay different until the one good disk dies.
 //!
@@ -75,11 +76,12 @@ impl ComesToRest {
             // Who is down keeps its place for a while, and nobody copies its share meanwhile: that would cost more than waiting.
             let keepers = ring.replicas(is.slot, facts.replicas).iter().filter(|node| up.contains(node));
             let mut first = None;
+            let may_wait = facts.may_wait(&up, url);
             for node in keepers {
                 let Some(at) = facts.nodes[node].disk.get(url) else {
                     return Some(format!("url {url} is missing on node {}", node.0));
                 };
-                if !at.settled {
+                if !at.settled && !may_wait {
                     return Some(format!("url {url} is only {} on node {}", at.progress.status.name(), node.0));
                 }
                 let (other, progress) = *first.get_or_insert((*node, at.progress));

@@ -13,7 +13,7 @@ use proto::cluster::propagate::RunId;
 use proto::crawl::outcome::Ending;
 use proto::crawl::politeness::Micros;
 use proto::id::NodeId;
-use proto::key::{DEFAULT_CRAWL, UrlKey};
+use proto::key::UrlKey;
 
 use super::storage::{Pages, PagesWrite, What};
 use super::{Happening, World};
@@ -91,12 +91,18 @@ pub(crate) fn page_events(node: NodeId, write: &PagesWrite) -> impl Iterator<Ite
 
 impl World<'_> {
     /// A page was fetched: it is written down, and acknowledged when it has its second copy.
-    pub(super) fn keep_page(&mut self, at: Micros, id: NodeId, fetch: u64, errand: &Errand, fetched: Fetched) {
+    pub(super) fn keep_page(
+        &mut self,
+        at: Micros,
+        id: NodeId,
+        (fetch, crawl): (u64, &str),
+        errand: &Errand,
+        fetched: Fetched,
+    ) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let Some(machine) = &mut node.machine else { return };
         let entry = &errand.entry;
-        let mut key =
-            ContentKey { url: UrlKey::new(DEFAULT_CRAWL, &entry.url), round: entry.progress.round, other: None };
+        let mut key = ContentKey { url: UrlKey::new(crawl, &entry.url), round: entry.progress.round, other: None };
         let known = machine.copier.waiting.values().any(|(known, _)| *known == key);
         if known || node.disk.durable().pages.here.contains(&key) {
             key.other = Some(u128::from(fetch).to_be_bytes());

@@ -14,19 +14,21 @@ use proto::cluster::propagate::{PropagateRules, RunId};
 use proto::cluster::registry::Definition;
 use proto::cluster::repair::Changed;
 use proto::cluster::replicate::WriteRules;
+use proto::crawl::crawls::Crawls;
 use proto::crawl::filter::{Filter, FilterRules, Scope};
 use proto::crawl::frontier::{self, Frontier, FrontierRules, Now, RobotsFetch, Why};
 use proto::crawl::outcome::{Ending, OutcomeRules};
 use proto::crawl::politeness::{Micros, PaceRules};
 use proto::crawl::retry::{Failure, RetryRules};
 use proto::id::{NodeId, Slot};
-use proto::key::{DEFAULT_CRAWL, UrlKey};
+use proto::key::UrlKey;
 use proto::record::Findings;
 use proto::url::{CanonicalUrl, UrlRules};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use super::contents::{Copier, Fetched};
+use super::sites::is_operation;
 use super::sources::{SOURCE_TICKETS, Sources, over};
 use super::storage::{PagesWrite, Records, Storage, What, named};
 use super::{Happening, World, ids};
@@ -35,6 +37,7 @@ use crate::world::disk::{Disk, Sync, Synced};
 use crate::world::origins::{Outcome, Reply};
 use crate::world::plan::{Fault, LoadTrouble, MILLISECOND, Plan, SECOND};
 use crate::world::random::{For, Random};
+use crate::world::sites::facts;
 use crate::world::trace::{Event, FetchEnd, FetchKind, Host};
 
 /// Names the simulated cluster.
@@ -45,6 +48,8 @@ const PART_MAX: usize = 4;
 const HOUSEKEEPING: Micros = 500 * MILLISECOND;
 /// How often it measures its load, in times of housekeeping.
 const LOAD_EVERY: u64 = 4;
+/// How often it counts what it has of crawls that have a limit, in times of housekeeping.
+const COUNT_EVERY: u64 = 2;
 /// Redirects followed in a row.
 const REDIRECTS_MAX: u8 = 5;
 /// Bytes of a page that are read.
@@ -55,6 +60,7 @@ const ROBOTS_BYTES_MAX: usize = 500 << 10;
 /// What a fetch is for.
 pub(super) struct Fetching {
     what: Purpose,
+    crawl: String,
     host: Option<Host>,
 }
 
@@ -64,12 +70,17 @@ enum Purpose {
 }
 
 impl Fetching {
-    fn page(run: RunId, errand: Errand) -> Fetching {
-        Fetching { what: Purpose::Page(run, Box::new(errand)), host: None }
+    fn page(run: RunId, crawl: String, errand: Errand) -> Fetching {
+        Fetching { what: Purpose::Page(run, Box::new(errand)), crawl, host: None }
     }
 
-    fn robots(flight: u64) -> Fetching {
-        Fetching { what: Purpose::Robots(flight), host: None }
+    fn robots(flight: u64, crawl: String) -> Fetching {
+        Fetching { what: Purpose::Robots(flight), crawl, host: None }
+    }
+
+    /// The crawl for which it is.
+    pub(super) fn crawl(&self) -> &str {
+        &self.crawl
     }
 
     pub(super) fn kind_and_round(&self) -> (FetchKind, u32) {
@@ -87,6 +98,8 @@ impl Fetching {
 /// The cores and their storage: what a crash takes away.
 pub(super) struct Machine {
     pub(super) coordinator: Coordinator,
+    /// All crawls, where there are others than the one without a name.
+    pub(super) crawls: Option<Arc<Crawls>>,
     frontier: Frontier,
     pub(super) storage: Storage,
     outcome: OutcomeRules,
@@ -300,10 +313,16 @@ impl World<'_> {
         let coordinator = Coordinator::new(now.mono, rules, records.digests(), self.rings.clone(), rng)
             .with_definitions(records.definitions.values().cloned().collect());
         let ring = coordinator.ring_seen();
+        let crawls = super::sites::crawls(plan, records.definitions.values());
+        let mut frontier = Frontier::new(now, frontier_rules, Arc::new(filter), leases, 0, false);
+        if let Some(crawls) = &crawls {
+            frontier = frontier.with_crawls(now, Arc::clone(crawls));
+        }
         node.machine = Some(Machine {
             coordinator,
-            frontier: Frontier::new(now, frontier_rules, Arc::new(filter), leases, 0, false),
-            storage: Storage::new(id, records, 2 * retry.wait_max_ms),
+            crawls,
+            frontier,
+            storage: Storage::new(id, records, 2 * retry.wait_max_ms).planted(planted),
             outcome: OutcomeRules { retry, recrawl_period_ms: is(planted, "fetched_again").then_some(1), node: id },
             fetch_timeout: cluster.fetch_timeout_ms * MILLISECOND,
             hashes: records.copies.values().map(|copy| (copy.key.clone(), copy.hash())).collect(),
@@ -394,9 +413,9 @@ impl World<'_> {
                 }
                 None => self.step_frontier(at, id, Input::Settled { flight: pick.flight, page: false }),
             },
-            Effect::FetchRobots { flight, url, .. } => {
+            Effect::FetchRobots { flight, crawl, url } => {
                 let until = now.mono + machine.fetch_timeout;
-                self.fetch_begins(at, id, Fetching::robots(flight), &url, until);
+                self.fetch_begins(at, id, Fetching::robots(flight, crawl), &url, until);
             }
             Effect::Refuse(pick, why) => {
                 let ending = match why {
@@ -463,14 +482,14 @@ impl World<'_> {
                 let copies = machine.storage.admit(&crawl, parent, urls, now.unix_ms);
                 self.step(at, id, coordinator::Input::Admitted { admit, copies });
             }
-            Effect::Fetch { run, errand, until, .. } => {
+            Effect::Fetch { run, crawl, errand, until } => {
                 let until = if is(self.planted, "deadline_ignored") {
                     now.mono + 4 * machine.fetch_timeout
                 } else {
                     until.min(now.mono + machine.fetch_timeout)
                 };
                 let url = errand.entry.url.clone();
-                self.fetch_begins(at, id, Fetching::page(run, errand), &url, until);
+                self.fetch_begins(at, id, Fetching::page(run, crawl, errand), &url, until);
             }
             Effect::Settle { pick, ending, stage } => {
                 let (copy, page) = match stage {
@@ -483,6 +502,8 @@ impl World<'_> {
                 self.step(at, id, coordinator::Input::Settlement { flight: pick.flight, stage, copy, page });
             }
             Effect::Frontier(input) => self.tell_frontier(at, id, input),
+            Effect::Acknowledge { ticket } if is_operation(ticket) => self.roots_kept(at, id, ticket),
+            Effect::Refuse { ticket } if is_operation(ticket) => self.not_operated(at, ticket),
             Effect::Acknowledge { ticket } if ticket >= SOURCE_TICKETS => self.sources_kept(at, id, ticket, true),
             Effect::Refuse { ticket } if ticket >= SOURCE_TICKETS => self.sources_kept(at, id, ticket, false),
             Effect::Acknowledge { ticket } => self.client_told(at, id, ticket),
@@ -503,9 +524,11 @@ impl World<'_> {
                     self.step(at, id, coordinator::Input::DefinitionsFailed { op });
                 }
             }
+            Effect::Defined { ticket, .. } if is_operation(ticket) => self.operated(at, id, ticket),
             Effect::Defined { ticket, .. } => self.definer_told(at, ticket),
-            // Whoever got no answer comes again by itself; no crawl but the default one has URLs in this world.
-            Effect::NotDefined { .. } | Effect::Redefined { .. } => {}
+            Effect::NotDefined { ticket, .. } if is_operation(ticket) => self.not_operated(at, ticket),
+            Effect::NotDefined { .. } => {} // whoever got no answer comes again by itself
+            Effect::Redefined { definitions } => self.redefined(at, id, &definitions),
         }
     }
 
@@ -603,6 +626,7 @@ impl World<'_> {
         match what {
             What::Records(_, copies) | What::Clients(_, copies) => {
                 for copy in copies {
+                    self.name_site(at, &copy.key);
                     self.trace.record(at, durable_event(id, copy));
                     if let Some((job, run)) = over(copy) {
                         self.trace.record(at, Event::RunOver { job, run });
@@ -611,7 +635,10 @@ impl World<'_> {
             }
             What::Drop(slot) => self.trace.record(at, Event::SlotDropped { node: id, slot: *slot }),
             What::Definitions(_, definitions) => {
-                definitions.iter().for_each(|one| self.trace.record(at, definition_event(id, one)));
+                for one in definitions {
+                    self.trace.record(at, definition_event(id, one));
+                    self.trace.record_some(at, site_event(id, one));
+                }
             }
             What::Pages(write) => self.record_pages(at, id, write),
             What::Facts(..) | What::Boot(_) => {}
@@ -655,7 +682,8 @@ impl World<'_> {
 
     pub(super) fn fetch_ends(&mut self, at: Micros, id: NodeId, fetch: u64, reply: Option<Box<Reply>>) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let Some(Fetching { what, host }) = node.fetches.remove(&fetch) else { return };
+        let Some(Fetching { what, crawl, host }) = node.fetches.remove(&fetch) else { return };
+        let rules = node.machine.as_ref().and_then(|machine| super::sites::rules(machine.crawls.as_deref(), &crawl));
         let unix_ms = node.clock.unix_ms(at);
         if let Some(host) = host {
             let good = |reply: &Reply| matches!(&reply.outcome, Outcome::Answer(is) if is.answer.status < 400);
@@ -676,11 +704,12 @@ impl World<'_> {
                 self.step_frontier(at, id, frontier::Input::RobotsFetched { flight, answer });
             }
             Purpose::Page(run, errand) => {
-                let (ending, links) = self.page_answer(&errand, reply.as_deref(), host.is_some(), unix_ms);
+                let (ending, mut links) = self.page_answer(&errand, reply.as_deref(), host.is_some(), unix_ms);
+                links.retain(|link| rules.as_ref().is_none_or(|rules| rules.admits(&link.url, link.depth).is_ok()));
                 if matches!(ending, Ending::Answered(_)) {
-                    let page = errand.entry.url.id(DEFAULT_CRAWL);
-                    self.trace.record(at, Event::LinksFound { page, links: ids(&links) });
-                    return self.keep_page(at, id, fetch, &errand, Fetched { run, ending, links });
+                    let page = errand.entry.url.id(&crawl);
+                    self.trace.record(at, Event::LinksFound { page, links: ids(&crawl, &links) });
+                    return self.keep_page(at, id, (fetch, &crawl), &errand, Fetched { run, ending, links });
                 }
                 self.step(at, id, coordinator::Input::Fetched { run, ending, links });
             }
@@ -764,6 +793,9 @@ impl World<'_> {
         self.admit_fresh(at, id, fresh);
         self.look_after_pages(at, id);
         self.look_after_sources(at, id);
+        if ticks % COUNT_EVERY == 1 {
+            self.share_limits(at, id);
+        }
         if ticks % LOAD_EVERY != 1 {
             return;
         }
@@ -815,6 +847,11 @@ fn changed(hashes: &mut BTreeMap<UrlKey, u64>, copies: &[RecordCopy]) -> Vec<Cha
 pub(crate) fn durable_event(node: NodeId, copy: &RecordCopy) -> Event {
     let settled = is_client(&copy.key) || copy.open().is_ok_and(|kept| kept.is_closed());
     Event::RecordDurable { node, slot: copy.slot(), url: named(&copy.key), progress: copy.progress, settled }
+}
+
+/// What a definition that is on the disk of a node says of a site.
+pub(crate) fn site_event(node: NodeId, definition: &Definition) -> Option<Event> {
+    Some(Event::SiteDurable { node, version: definition.version, says: facts(definition)? })
 }
 
 /// A definition that is on the disk of a node.

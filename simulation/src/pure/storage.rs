@@ -12,12 +12,16 @@ use proto::cluster::copy::{Kept, RecordCopy, merged};
 use proto::cluster::mutant::Planted;
 use proto::cluster::registry::{Definition, DefinitionKey};
 use proto::cluster::repair::{Changed, Digests};
+use proto::control::Totals;
+use proto::control::crawl::CrawlCounts;
+use proto::counters::HostCounters;
 use proto::crawl::frontier::{HostFacts, LoadedQueue};
 use proto::crawl::outcome::{Ending, OutcomeRules};
 use proto::id::{NodeId, Slot, UrlId};
 use proto::key::{DEFAULT_CRAWL, Order, QueueKey, UrlKey};
 use proto::url::{CanonicalUrl, UrlRules};
 
+use super::node::is;
 use crate::world::disk::Stored;
 use crate::world::random::Random;
 
@@ -213,6 +217,9 @@ pub(crate) struct Storage {
     clients: BTreeMap<UrlKey, RecordCopy>,
     /// Records of each queue.
     known: BTreeMap<QueueKey, usize>,
+    /// What each queue has come to, kept up to date with every record as in the program.
+    counters: BTreeMap<QueueKey, HostCounters>,
+    planted: Planted,
     facts: BTreeMap<QueueKey, HostFacts>,
     /// Flights of the frontier, which are not in their queues, by their URLs.
     flying: BTreeMap<UrlKey, u64>,
@@ -242,6 +249,8 @@ impl Storage {
             rows: BTreeMap::new(),
             clients: BTreeMap::new(),
             known: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            planted: Planted::default(),
             facts: records.facts.clone(),
             flying: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -250,11 +259,17 @@ impl Storage {
         storage
     }
 
+    /// With a defect to be found.
+    pub(crate) fn planted(self, planted: Planted) -> Storage {
+        Storage { planted, ..self }
+    }
+
     /// Goes back to what is on disk and to `pending`, because something between them was lost.
     pub(crate) fn fall_back<'a>(&mut self, records: &Records, pending: impl Iterator<Item = &'a What>) {
         self.rows.clear();
         self.clients.clear();
         self.known.clear();
+        self.counters.clear();
         self.facts.clone_from(&records.facts);
         records.copies.values().for_each(|copy| self.put(copy.clone()));
         for what in pending {
@@ -282,8 +297,12 @@ impl Storage {
         let Ok(url) = CanonicalUrl::parse(&kept.record.url, &UrlRules::AS_IT_IS) else { return };
         let crawl = copy.key.crawl().unwrap_or(DEFAULT_CRAWL);
         let queue = QueueKey::new(crawl, &url);
-        if self.rows.insert(copy.key.clone(), Row { copy, kept, queue: queue.clone() }).is_none() {
-            *self.known.entry(queue).or_default() += 1;
+        let counters = self.counters.entry(queue.clone()).or_default();
+        counters.add(&kept.record);
+        match self.rows.insert(copy.key.clone(), Row { copy, kept, queue: queue.clone() }) {
+            Some(_) if is(self.planted, "counted_twice") => {}
+            Some(before) => counters.remove(&before.kept.record),
+            None => *self.known.entry(queue).or_default() += 1,
         }
     }
 
@@ -313,6 +332,22 @@ impl Storage {
         self.rows.retain(|key, _| key.slot() != slot);
         self.clients.retain(|key, _| key.slot() != slot);
         self.known.retain(|queue, _| queue.slot() != slot);
+        self.counters.retain(|queue, _| queue.slot() != slot);
+    }
+
+    /// What each crawl has come to in some slots.
+    pub(crate) fn counts(&self, counts_slot: impl Fn(Slot) -> bool) -> BTreeMap<String, CrawlCounts> {
+        let mut crawls: BTreeMap<String, CrawlCounts> = BTreeMap::new();
+        for (queue, counters) in self.counters.iter().filter(|(queue, _)| counts_slot(queue.slot())) {
+            let HostCounters { known, processed, failed, bytes } = *counters;
+            crawls.entry(queue.crawl().to_owned()).or_default().totals.add(Totals { known, processed, failed, bytes });
+        }
+        crawls
+    }
+
+    /// Whether there are records of a crawl.
+    pub(crate) fn has_crawl(&self, crawl: &str) -> bool {
+        self.known.keys().any(|queue| queue.crawl() == crawl)
     }
 
     // Records of clients.

@@ -37,6 +37,10 @@ pub fn shrink(layer: &dyn Layer, plan: &Plan, options: &RunOptions, runs_max: u6
         shrinker.fewer(|plan| &mut plan.faults);
         shrinker.simpler();
         shrinker.fewer(|plan| &mut plan.submissions);
+        shrinker.fewer(|plan| &mut plan.sites);
+        for number in 0..shrinker.best.sites.len() {
+            shrinker.fewer(|plan| &mut plan.sites[number].operations);
+        }
         shrinker.shorter();
         if shrinker.best == before || shrinker.runs >= runs_max {
             break;
@@ -76,6 +80,7 @@ impl Shrinker<'_> {
                 plan.fault_phase_ms = ends_ms;
                 plan.faults.retain(|fault| fault.at_ms < ends_ms);
                 plan.submissions.retain(|submission| submission.at_ms < ends_ms);
+                plan.sites.iter_mut().for_each(|site| site.operations.retain(|operation| operation.at_ms < ends_ms));
                 for fault in &mut plan.faults {
                     fault.lasts_ms = fault.lasts_ms.min(ends_ms - fault.at_ms);
                 }

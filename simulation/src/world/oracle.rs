@@ -4,10 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use proto::cluster::registry::Version;
 use proto::id::{NodeId, Slot, UrlId};
 use proto::record::Progress;
 
 use super::plan::{Fault, Plan};
+use super::sites::{SiteEpoch, SiteFacts};
 use super::trace::{Event, Phase};
 
 /// A record on the disk of a node.
@@ -34,6 +36,8 @@ pub struct NodeFacts {
     pub left: bool,
     /// What is on its disk.
     pub disk: BTreeMap<UrlId, Durable>,
+    /// Sites that it knows, by their numbers.
+    pub sites: BTreeMap<u32, (Version, SiteFacts)>,
     /// Members of the ring it works with.
     pub members: Option<BTreeMap<NodeId, usize>>,
     /// Owners of all slots on that ring.
@@ -60,6 +64,8 @@ pub struct Oracle {
     pub nodes: BTreeMap<NodeId, NodeFacts>,
     /// Every URL that was ever handed in, acknowledged or durable.
     pub urls: BTreeMap<UrlId, UrlFacts>,
+    /// URLs of sites.
+    pub of_sites: BTreeMap<UrlId, SiteEpoch>,
     /// What pages link to, as far as they were fetched: a page that is fetched twice may say something else then.
     pub links: BTreeMap<UrlId, BTreeSet<Vec<UrlId>>>,
     /// Disks that lost something durable.
@@ -80,6 +86,7 @@ impl Oracle {
         Oracle {
             nodes: BTreeMap::new(),
             urls: BTreeMap::new(),
+            of_sites: BTreeMap::new(),
             clocks_set: plan.faults.iter().any(|fault| matches!(fault.what, Fault::WallClockStep { .. })),
             links: BTreeMap::new(),
             disks_lost: BTreeSet::new(),
@@ -107,6 +114,7 @@ impl Oracle {
             Event::NodeLeaves { node } => self.node(*node).left = true,
             Event::DiskWiped { node } => {
                 self.disks_lost.insert(*node);
+                self.node(*node).sites.clear();
                 let gone = std::mem::take(&mut self.node(*node).disk);
                 self.forget_copies(gone.into_keys());
             }
@@ -133,6 +141,13 @@ impl Oracle {
                     self.url(*url, *slot).copies += 1;
                 }
             }
+            Event::UrlOfSite { url, of } => drop(self.of_sites.insert(*url, *of)),
+            Event::SiteDurable { node, version, says } => {
+                let known = self.node(*node).sites.entry(says.of.site).or_insert((*version, *says));
+                if known.0 < *version {
+                    *known = (*version, *says);
+                }
+            }
             Event::LinksFound { page, links } => {
                 self.links.entry(*page).or_default().insert(links.clone());
             }
@@ -148,6 +163,18 @@ impl Oracle {
     /// Says whether the process of `node` runs but gets no time.
     pub fn is_paused(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|facts| facts.paused)
+    }
+
+    /// What those who are `up` say of a site: the newest that one of them has.
+    pub fn site(&self, up: &BTreeSet<NodeId>, site: u32) -> Option<SiteFacts> {
+        let known = up.iter().filter_map(|node| self.nodes.get(node)?.sites.get(&site));
+        known.max_by_key(|(version, _)| *version).map(|(_, says)| *says)
+    }
+
+    /// Whether a URL need not come to an end: its site is over, does not run, or has as many pages as it may.
+    pub fn may_wait(&self, up: &BTreeSet<NodeId>, url: &UrlId) -> bool {
+        let Some(of) = self.of_sites.get(url) else { return false };
+        self.site(up, of.site).is_none_or(|says| says.of != *of || !says.runs || says.pages_max > 0)
     }
 
     /// Acknowledged URLs that are on no disk.

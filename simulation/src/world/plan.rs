@@ -7,6 +7,7 @@
 
 mod draw;
 mod fault;
+mod site;
 
 use std::collections::BTreeSet;
 
@@ -15,6 +16,7 @@ use proto::id::NodeId;
 use serde::{Deserialize, Serialize};
 
 pub use fault::{Direction, Fault, FaultClass, HostTrouble, LoadTrouble, RobotsTrouble, TimedFault};
+pub use site::{Operation, SiteOperation, SitePlan};
 
 use super::web::WebPlan;
 
@@ -52,6 +54,9 @@ pub struct Plan {
     /// Which URLs clients hand in, and when.
     #[serde(default, rename = "submission")]
     pub submissions: Vec<Submission>,
+    /// Sites that people make, change, empty and delete.
+    #[serde(default, rename = "site", skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<SitePlan>,
     /// What goes wrong, by time.
     #[serde(default, rename = "fault")]
     pub faults: Vec<TimedFault>,
@@ -231,6 +236,9 @@ impl Plan {
         anyhow::ensure!(cluster.lease_ms > cluster.fetch_timeout_ms, "a fetch must fit into a lease");
         anyhow::ensure!(cluster.outbox_max > 0, "a node can have no URL under way");
         anyhow::ensure!(self.web.hosts > 0 && self.web.pages_per_host > 0, "a web has a host and a page");
+        for site in &self.sites {
+            site.check(self.web.hosts, self.fault_phase_ms)?;
+        }
         let ids: BTreeSet<u32> = self.faults.iter().map(|fault| fault.id).collect();
         anyhow::ensure!(ids.len() == self.faults.len(), "two faults have one id");
         for fault in &self.faults {

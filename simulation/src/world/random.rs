@@ -34,6 +34,8 @@ pub enum For {
     Folder,
     /// When somebody wants a generator to run, and how long scripts take.
     Source,
+    /// Whom somebody asks for an operation on a site.
+    Site,
 }
 
 /// A short sequence of numbers that depends on its keys alone.

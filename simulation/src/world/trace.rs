@@ -18,6 +18,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::invariants::{Invariants, Violation};
 
 use super::plan::Plan;
+use super::sites::{SiteEpoch, SiteFacts};
 
 /// A host of the synthetic web, by its number there.
 pub type Host = u32;
@@ -311,6 +312,37 @@ pub enum Event {
         version: Version,
     },
 
+    /// A URL that is known is one of a site.
+    UrlOfSite {
+        /// The URL.
+        url: UrlId,
+        /// Of which.
+        of: SiteEpoch,
+    },
+    /// What a site is was fsynced on a node.
+    SiteDurable {
+        /// Where.
+        node: NodeId,
+        /// Its version.
+        version: Version,
+        /// What it says.
+        says: SiteFacts,
+    },
+    /// Somebody was told that a site is emptied or deleted: whatever is of a smaller epoch of it is over.
+    SiteRevoked {
+        /// Who said so.
+        node: NodeId,
+        /// The first epoch that may live.
+        of: SiteEpoch,
+    },
+    /// When nothing seems to be missing, somebody asks what all crawls have come to.
+    CrawlsCounted {
+        /// What the nodes tell together, each of the slots that it holds: URLs known, pages, and failures.
+        told: Vec<(String, [u64; 3])>,
+        /// What counting every record gives.
+        recount: Vec<(String, [u64; 3])>,
+    },
+
     /// The content of a page was fsynced on a node.
     PageDurable {
         /// Where.
@@ -411,6 +443,8 @@ pub struct FetchStart {
     pub url: UrlId,
     /// What for.
     pub kind: FetchKind,
+    /// The site whose URL it is, if it is one's.
+    pub site: Option<SiteEpoch>,
     /// Which crawl of the URL.
     pub round: u32,
     /// When the fetch is aborted at latest.
@@ -530,6 +564,13 @@ impl Trace {
         self.invariants.see(at, &event);
         if self.keep != Keep::Nothing {
             self.kept.push((at, Entry::Event(event)));
+        }
+    }
+
+    /// Records an event if there is one.
+    pub fn record_some(&mut self, at: Micros, event: Option<Event>) {
+        if let Some(event) = event {
+            self.record(at, event);
         }
     }
 

@@ -1,16 +1,17 @@
 //! The coordinator's part in definitions: they go to the disk, into the book that all actors share, and to the frontier; and pages of crawls that
 //! have a limit are counted now and then.
 //!
-//! **Limits hold for the whole cluster.** A node counts the pages of a crawl in its slots and speaks for a share of what is left; what others
-//! counted or speak for is not its to hand out. So with N nodes that have URLs of a crawl at most N − 1 pages more are fetched than asked for.
+//! **Limits hold for the whole cluster.** A node counts the pages of a crawl in the slots that it serves, and speaks for a share of what is left
+//! (`proto/src/cluster/share.rs`): no more is handed out than asked for, besides what is in flight in slots that change hands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use actix::{AsyncContext, Context, Handler, ResponseFuture};
 use proto::cluster::coordinator::Input;
 use proto::cluster::registry::{Definition, NotDefined, Version};
+use proto::cluster::slot_set::SlotSet;
 use proto::control::crawl::CrawlCounts;
-use proto::crawl::crawls::{self, Limits};
+use proto::crawl::crawls::{Limits, Shares};
 use proto::crawl::frontier;
 use proto::crawl::politeness::{Micros, SECOND};
 use proto::id::NodeId;
@@ -19,9 +20,6 @@ use tokio::sync::oneshot;
 use super::{Coordinator, DiskError, Own, ReplicaJob};
 use crate::messages::{Define, Defined};
 
-/// Behind the name of a crawl: what is counted of it besides pages. No name has such a letter.
-const ERRORS: &str = "\u{1}errors";
-const URLS: &str = "\u{1}urls";
 /// How often pages are counted, at most.
 const COUNT_EVERY: Micros = SECOND;
 /// How much longer than counting took is waited before it is done again.
@@ -33,7 +31,8 @@ pub(super) type Definer = oneshot::Sender<Result<Defined, NotDefined>>;
 /// Counting pages.
 #[derive(Default)]
 pub(super) struct Counting {
-    under_way: Option<Micros>,
+    /// Since when, and in which slots.
+    under_way: Option<(Micros, SlotSet)>,
     next: Micros,
 }
 
@@ -70,12 +69,12 @@ impl Coordinator {
     pub(super) fn count_pages(&mut self, ctx: &mut Context<Self>) {
         let now = self.parts.clock.now().mono;
         let limited = self.parts.book.now().defined().any(|crawl| crawl.limits() != Limits::default());
-        let (Some(core), None) = (&self.core, self.counting.under_way) else { return };
+        let (Some(core), None) = (&self.core, &self.counting.under_way) else { return };
         if !limited || now < self.counting.next {
             return;
         }
-        let slots = self.parts.cluster.rules.slots.iter().filter(|slot| core.holds(now, *slot)).collect();
-        self.counting.under_way = Some(now);
+        let slots = core.counted_slots(now);
+        self.counting.under_way = Some((now, slots.clone()));
         let answer = self.ask_disk(|reply| ReplicaJob::CountCrawls(slots, reply));
         let (me, life, fate) = (ctx.address(), self.life, self.parts.fate.clone());
         actix_rt::spawn(async move {
@@ -89,35 +88,21 @@ impl Coordinator {
 
     pub(super) fn counted(&mut self, counts: &BTreeMap<String, CrawlCounts>, ctx: &mut Context<Self>) {
         let now = self.parts.clock.now().mono;
-        let took = self.counting.under_way.take().map_or(0, |began| now.saturating_sub(began));
-        self.counting.next = now + COUNT_EVERY.max(COUNT_REST * took);
-        let Some(core) = &self.core else { return };
-        let (mut left, mut room, mut spoken) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut share = |what: String, limit: u64, here: u64| {
-            let (theirs, others) = core.spoken_by_others(&what);
-            let share = crawls::share(limit, here, theirs, others);
-            spoken.insert(what, here + share);
-            share
-        };
-        for crawl in self.parts.book.now().defined() {
-            let (name, limits) = (&crawl.definition.name, crawl.limits());
-            let Some(here) = counts.get(name) else { continue };
-            let pages = limits.pages.map(|limit| share(name.clone(), limit, here.totals.processed));
-            // Every page that is handed out may fail.
-            let errors = limits.errors.map(|limit| share(format!("{name}{ERRORS}"), limit, here.totals.failed));
-            if limits != Limits::default() {
-                left.insert(name.clone(), pages.into_iter().chain(errors).min().unwrap_or(u64::MAX));
-            }
-            if let Some(limit) = limits.urls {
-                room.insert(name.clone(), share(format!("{name}{URLS}"), limit, here.totals.known));
-            }
+        let Some((began, slots)) = self.counting.under_way.take() else { return };
+        self.counting.next = now + COUNT_EVERY.max(COUNT_REST * now.saturating_sub(began));
+        let crawls = self.parts.book.now();
+        let Some(core) = &mut self.core else { return };
+        if core.counted_slots(now) != slots {
+            return; // some came or went meanwhile
         }
+        let counted = Shares::counted(&crawls, counts, |crawl| core.flying(crawl));
+        let Shares { left, room } = Shares::new(&crawls, &core.count(now, &slots, &counted));
         if !room.is_empty() {
             drop(self.ask_disk(|reply| ReplicaJob::Room(room, reply))); // nobody waits for it
         }
         self.parts.book.set_left(&left);
         self.tell_frontier(vec![frontier::Input::Crawls(self.parts.book.now())]);
-        self.happens([Input::Counted(spoken)], ctx);
+        self.happens([Input::Tick], ctx); // the others hear of it
     }
 }
 

@@ -301,7 +301,7 @@ pub struct Store {
     /// How many more of them may become known here.
     room: std::collections::BTreeMap<String, u64>,
     /// Sites that are gone; `None` until definitions are read.
-    gone: Option<sweep::Gone>,
+    gone: Option<proto::site::Gone>,
     /// Nothing is left of them here.
     swept: bool,
     /// Number of the next row of `found`.

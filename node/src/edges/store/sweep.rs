@@ -3,13 +3,9 @@
 //! Nobody runs such a crawl again: its name has an epoch below that of its site. So each node removes what it has by itself, some records at a time, takes no copy of
 //! such a record from a peer any more, and gives none.
 
-use std::collections::BTreeMap;
-
-use proto::cluster::registry::DefinitionKind;
 use proto::cluster::repair::Changed;
 use proto::key::{QueueKey, UrlKey};
-use proto::site::SiteDefinition;
-use proto::site::note;
+use proto::site::{Gone, note};
 
 use super::change::Change;
 use super::clients::Decided;
@@ -19,48 +15,13 @@ use super::{Store, StoreError};
 /// Records that one job removes: some tens of milliseconds of the disk thread.
 const ROWS_AT_ONCE: usize = 1_000;
 
-/// Sites whose former names are dead.
-#[derive(Debug, Default)]
-pub(super) struct Gone {
-    /// By id: names with a smaller number are dead. Deleting raises it too, so that a site of the same id may begin anew.
-    sites: BTreeMap<String, u32>,
-    /// Names that crawls have.
-    crawls: std::collections::BTreeSet<String>,
-}
-
-impl Gone {
-    /// Whether nobody runs a crawl of this name any more.
-    pub(super) fn has(&self, crawl: &str) -> bool {
-        if self.sites.is_empty() || self.crawls.contains(crawl) {
-            return false;
-        }
-        let (id, number) = match crawl.rsplit_once('~') {
-            Some((id, number)) => match number.parse::<u32>() {
-                Ok(number) => (id, number),
-                Err(_) => return false,
-            },
-            None => (crawl, 0),
-        };
-        self.sites.get(id).is_some_and(|epoch| number < *epoch)
-    }
-}
-
 impl Store {
     /// What is dead by the definitions that are here.
     pub(super) fn gone(&mut self) -> Result<&Gone, StoreError> {
         if self.gone.is_none() {
             let mut gone = Gone::default();
             for definition in self.definitions()? {
-                let Some(body) = &definition.body else { continue };
-                match definition.key.kind {
-                    DefinitionKind::Crawl => drop(gone.crawls.insert(definition.key.name)),
-                    DefinitionKind::Site => {
-                        if let Some(site) = SiteDefinition::decode(body).filter(|site| site.epoch > 0) {
-                            gone.sites.insert(definition.key.name, site.epoch);
-                        }
-                    }
-                    DefinitionKind::Job | DefinitionKind::Setting => {}
-                }
+                gone.take(&definition);
             }
             self.gone = Some(gone);
             self.swept = false;
@@ -187,11 +148,11 @@ mod tests {
     use proto::batch::{Discovered, EntryKind};
     use proto::clients::record;
     use proto::cluster::copy::{Kept, RecordCopy};
-    use proto::cluster::registry::{Definition, DefinitionKey, Version};
+    use proto::cluster::registry::{Definition, DefinitionKey, DefinitionKind, Version};
     use proto::cluster::repair::Digests;
     use proto::id::NodeId;
-    use proto::site::Site;
     use proto::site::note::{Note, NoteKind};
+    use proto::site::{Site, SiteDefinition};
     use proto::url::{CanonicalUrl, UrlRules};
 
     use super::super::StoreOptions;

@@ -37,6 +37,13 @@ pub(super) struct Flight {
     lost: bool,
 }
 
+impl Flight {
+    /// Its crawl.
+    pub(super) fn crawl(&self) -> &str {
+        self.pick.queue.crawl()
+    }
+}
+
 #[cfg(test)]
 impl Flight {
     pub(super) fn pick_for_tests(&self) -> Pick {
@@ -59,6 +66,18 @@ pub(super) struct Batch {
     taken: bool,
     /// When to send it again; among the coordinator's `batch_wakes` unless that is never.
     next_try: Micros,
+}
+
+impl Batch {
+    /// Its crawl.
+    pub(super) fn crawl(&self) -> &str {
+        &self.crawl
+    }
+
+    /// Whether it was sent to another node than `me`, which may begin to fetch it.
+    pub(super) fn is_on_its_way(&self, now: Micros, me: NodeId) -> bool {
+        self.to.is_some_and(|to| to != me) && !self.taken && now < self.deadline
+    }
 }
 
 impl Coordinator {
@@ -154,9 +173,14 @@ impl Coordinator {
 
     /// A batch is written down: it goes to whoever has the least to do.
     pub(super) fn dispatch(&mut self, now: Micros, id: BatchId, out: &mut Vec<Effect>) {
-        let Some(batch) = self.batches.get(&id) else { return };
+        let Some(batch) = self.batches.get_mut(&id) else { return };
         let least = self.rules.fetch_timeout / 4;
-        if now + least > batch.deadline {
+        let gone = self.registry.is_gone(&batch.crawl);
+        if gone {
+            out.push(Effect::Saw(Sight::Sometimes("batch_of_a_deleted_site")));
+            batch.to = None;
+        }
+        if gone || now + least > batch.deadline {
             return self.abandon_batch(id, out);
         }
         let (alive, clocks) = (self.membership.alive(), &self.clocks);
@@ -204,7 +228,8 @@ impl Coordinator {
     fn resend(&mut self, now: Micros, id: BatchId, out: &mut Vec<Effect>) {
         let Some(batch) = self.batches.get(&id) else { return };
         let to = batch.to;
-        if now >= batch.deadline {
+        // What was deleted meanwhile is not to be begun: its deadline passes, or whoever has it says so.
+        if now >= batch.deadline || self.registry.is_gone(&batch.crawl) {
             return self.wake_batch(id, Micros::MAX);
         }
         self.wake_batch(id, now + RESEND_AFTER);
@@ -405,7 +430,9 @@ impl Coordinator {
             until = now + 4 * self.rules.fetch_timeout;
         }
         // Our own batches are taken whatever our load is: nobody else would have them.
-        let welcome = (from == self.rules.me || self.router.admits()) && !self.runs.has_refused(batch);
+        let welcome = (from == self.rules.me || self.router.admits())
+            && !self.runs.has_refused(batch)
+            && !self.registry.is_gone(&crawl);
         if !welcome || !self.runs.has_room(errands.len()) || now + least > until {
             self.runs.refuse(now, batch, until);
             out.push(Effect::Saw(Sight::BatchRefused { batch }));

@@ -1,11 +1,35 @@
-//! The coordinator's part in definitions: it carries what the registry says.
+//! The coordinator's part in definitions: it carries what the registry says, and knows what may still begin against what is revoked.
+
+use std::collections::BTreeMap;
 
 use super::super::departure::Departure;
 use super::super::message::Message;
 use super::super::mutant::planted;
-use super::super::registry::{self, DEFINITIONS_MAX, Definition, Surroundings};
-use super::{Coordinator, Effect, Sight, ring_of};
+use super::super::registry::{self, DEFINITIONS_MAX, Definition, Saying, Surroundings};
+use super::super::share::{Around, Counted};
+use super::super::slot_set::SlotSet;
+use super::batches::Batch;
+use super::{ClusterRules, Coordinator, Effect, Registry, Sight, Voter, ring_of};
 use crate::crawl::politeness::Micros;
+use crate::id::BatchId;
+
+/// Whether a batch of a crawl that is over is on its way to another node, which may not know that.
+fn hands_out(registry: &Registry, batches: &BTreeMap<BatchId, Batch>, now: Micros, rules: &ClusterRules) -> bool {
+    registry.has_revocations()
+        && batches.values().any(|batch| batch.is_on_its_way(now, rules.me) && registry.is_gone(batch.crawl()))
+}
+
+/// Whether nothing can begin any more against what is revoked, by what we handed out or by leases that we granted.
+fn nothing_begins(
+    registry: &Registry,
+    batches: &BTreeMap<BatchId, Batch>,
+    voter: &Option<Voter>,
+    now: Micros,
+    rules: &ClusterRules,
+) -> bool {
+    let knows = |node, boot| registry.knows(node, boot);
+    !hands_out(registry, batches, now, rules) && voter.as_ref().is_none_or(|voter| voter.promises_only_to(now, knows))
+}
 
 /// Changes and writes of definitions under way: as many as there can be definitions, and as many nodes that send them.
 pub(super) const UNDER_WAY_MAX: usize = 4 * DEFINITIONS_MAX;
@@ -35,19 +59,46 @@ impl Coordinator {
         self.registry.definitions()
     }
 
-    /// Pages of a limited crawl that other living nodes have or speak for, and how many nodes those are.
-    pub fn spoken_by_others(&self, crawl: &str) -> (u64, usize) {
-        self.registry.spoken_by_others(crawl, self.membership.alive())
+    /// The slots whose records are counted here: those that are held and served.
+    pub fn counted_slots(&self, now: Micros) -> SlotSet {
+        self.served.iter().filter(|slot| self.holder.until(now, *slot).is_some()).collect()
+    }
+
+    /// URLs of a crawl that are handed out and have no outcome.
+    pub fn flying(&self, crawl: &str) -> u64 {
+        self.flights.values().filter(|flight| flight.crawl() == crawl).count() as u64
+    }
+
+    /// Takes in what was counted of what is limited, in these slots, and gives what may be done of each before the next count. The others hear of it with the next step.
+    pub fn count(
+        &mut self,
+        now: Micros,
+        slots: &SlotSet,
+        counted: &BTreeMap<String, Counted>,
+    ) -> BTreeMap<String, u64> {
+        let lapse = self.rules.lease.at_least(self.rules.lease.duration);
+        let around = Around { alive: self.membership.alive(), lapse, slots: &self.rules.slots };
+        self.registry.count(now, &around, slots, counted)
     }
 
     pub(super) fn step_registry(&mut self, now: Micros, input: registry::Input, out: &mut Vec<Effect>) {
         let members = self.members();
         let needed = (members / 2 + 1).max(self.rules.writes.quorum.min(members));
-        let around = Surroundings { alive: self.membership.alive(), needed };
+        let lapse = self.rules.lease.at_least(self.rules.lease.duration);
+        let around = Surroundings { alive: self.membership.alive(), needed, voters: &self.rules.voters, lapse };
         let mut effects = Vec::new();
         self.registry.step(now, &around, input, &mut effects);
+        if self.registry.owes() && nothing_begins(&self.registry, &self.batches, &self.voter, now, &self.rules) {
+            self.registry.settled(now, &around, &mut effects);
+        }
         for effect in effects {
             match effect {
+                // Who hears what we hold takes it that nothing can begin that we handed out against it.
+                registry::Effect::Send { saying: Saying::Compare { .. } | Saying::Held { .. }, .. }
+                    if hands_out(&self.registry, &self.batches, now, &self.rules) =>
+                {
+                    self.registry.compare_soon(now);
+                }
                 registry::Effect::Send { to, saying } => self.send(now, to, Message::Registry(saying), out),
                 registry::Effect::Store { op, definitions } => out.push(Effect::StoreDefinitions { op, definitions }),
                 registry::Effect::Redefined { definitions } => {

@@ -304,7 +304,6 @@ impl Coordinator {
                 self.assure(now, &slots, out);
             }
             Input::Keep { ticket, copies } => self.keep(ticket, copies, out),
-            Input::Counted(counts) => self.step_registry(now, registry::Input::Counted(counts), out),
             Input::Leave => {
                 let news = self.membership.leave(now);
                 self.heed(now, news, out);
@@ -572,7 +571,7 @@ impl Coordinator {
                     out.push(Effect::Outdated { boot });
                 }
             }
-            Message::Registry(saying) => self.step_registry(now, registry::Input::Received { from, saying }, out),
+            Message::Registry(saying) => self.step_registry(now, registry::Input::Received { from, boot, saying }, out),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What goes into a step of the coordinator and what comes out, and the rules it goes by.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rand::RngExt;
@@ -231,8 +231,6 @@ pub enum Input {
         /// Which.
         op: u64,
     },
-    /// How many pages of limited crawls we have in the slots that we hold, or speak for.
-    Counted(BTreeMap<String, u64>),
     /// What jobs need: of the slots that they lie in, if we serve them, nothing that was acknowledged may be missing here; and scripts run in some of them.
     Jobs {
         /// Where jobs lie.

@@ -1,11 +1,12 @@
 //! What goes into a step of the registry and what comes out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Definition, DefinitionKey, Version};
 use crate::cluster::message::Op;
+use crate::crawl::politeness::Micros;
 use crate::id::NodeId;
 
 /// The cluster as the node sees it.
@@ -15,6 +16,10 @@ pub struct Surroundings<'a> {
     pub alive: &'a BTreeSet<NodeId>,
     /// How many nodes must have a definition before it counts: a majority of all, and not fewer than W.
     pub needed: usize,
+    /// Who grants leases: a majority of them too must have what revokes something.
+    pub voters: &'a [NodeId],
+    /// How much longer than other changes one that revokes something is pursued: until every lease that was granted without knowing it has lapsed.
+    pub lapse: Micros,
 }
 
 impl Surroundings<'_> {
@@ -42,7 +47,7 @@ pub enum Saying {
     Compare {
         /// The digest.
         digest: u64,
-        /// Pages of limited crawls that the sender has or speaks for.
+        /// What the sender has done and speaks for of what is limited.
         counts: Vec<(String, u64)>,
     },
     /// What is held, because digests differed.
@@ -74,6 +79,8 @@ pub enum Input {
     Received {
         /// Who.
         from: NodeId,
+        /// In which life.
+        boot: u32,
         /// What.
         saying: Saying,
     },
@@ -92,8 +99,6 @@ pub enum Input {
         /// Which.
         definitions: Vec<Definition>,
     },
-    /// How many pages of limited crawls we have or speak for.
-    Counted(BTreeMap<String, u64>),
 }
 
 /// What to do.

@@ -2,6 +2,7 @@
 //! fewer situations than many runs with a few things each. Half of the seeds have a [`focus`] instead.
 
 mod focus;
+mod sites;
 
 use super::fault::{Direction, Fault, HostTrouble, LoadTrouble, RobotsTrouble, TimedFault};
 use super::{CALM_PHASE_MS, ClusterPlan, DiskPlan, NetworkPlan, Plan, Submission};
@@ -19,6 +20,7 @@ enum Part {
     StaysDown,
     Focus,
     Outbox,
+    Sites,
     Class = 100,
 }
 
@@ -43,6 +45,7 @@ pub(super) fn draw(seed: u64) -> Plan {
         network: network(seed),
         disk: disk(seed),
         submissions: submissions(seed, &web, fault_phase_ms),
+        sites: Vec::new(),
         cluster,
         web,
         faults: faults.drawn,
@@ -51,6 +54,7 @@ pub(super) fn draw(seed: u64) -> Plan {
         focus::apply(focus, &mut plan);
     }
     plan.stays_down = stays_down(seed, &plan);
+    plan.sites = sites::draw(seed, &plan);
     plan
 }
 

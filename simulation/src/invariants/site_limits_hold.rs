@@ -1,0 +1,154 @@
+//! I22: of a site that has a limit no more pages are fetched than that, in the whole cluster, besides what was in flight when the slot of a page changed hands.
+//!
+//! Harm: somebody who pays for a hundred pages gets a hundred from every node that cannot hear the others.
+//!
+//! *What is in flight* is a page that was asked for under a lease that ended before W disks had its outcome: nobody could count it. A limit that was raised counts as
+//! it was at most.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proto::crawl::politeness::Micros;
+use proto::id::{NodeId, Slot, UrlId};
+use proto::record::Status;
+
+use super::{Broken, Invariant};
+use crate::world::oracle::Oracle;
+use crate::world::plan::Plan;
+use crate::world::sites::SiteEpoch;
+use crate::world::trace::{Event, FetchKind};
+
+/// A site in one of its epochs.
+#[derive(Default)]
+struct Fetched {
+    /// The largest limit that it had; `None` if it had none at some time.
+    limit: Option<u64>,
+    /// Pages that a disk has.
+    pages: BTreeSet<UrlId>,
+    /// Pages that were in flight when their slot changed hands.
+    aloft: BTreeSet<UrlId>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct SiteLimitsHold {
+    judges: bool,
+    sites: BTreeMap<SiteEpoch, Fetched>,
+    /// What was asked for and has no outcome on W disks.
+    under_way: BTreeMap<UrlId, (SiteEpoch, Slot)>,
+    /// Disks that have a page.
+    copies: BTreeMap<UrlId, BTreeSet<NodeId>>,
+    /// Who holds the slots.
+    holders: BTreeMap<Slot, NodeId>,
+}
+
+impl SiteLimitsHold {
+    /// For a run of `plan`.
+    pub fn new(plan: &Plan) -> SiteLimitsHold {
+        SiteLimitsHold { judges: !plan.sites.is_empty(), ..SiteLimitsHold::default() }
+    }
+
+    /// Nobody can count what was asked for in a slot by its former holder.
+    fn changes_hands(&mut self, slots: impl Fn(Slot) -> bool) {
+        for (url, (of, slot)) in &self.under_way {
+            if slots(*slot) {
+                self.sites.entry(*of).or_default().aloft.insert(*url);
+            }
+        }
+    }
+}
+
+impl Invariant for SiteLimitsHold {
+    const NAME: &'static str = "I22 site_limits_hold";
+
+    fn see(&mut self, before: &Oracle, _at: Micros, event: &Event) -> Result<(), Broken> {
+        if !self.judges {
+            return Ok(());
+        }
+        match event {
+            Event::SiteDurable { says, .. } => {
+                let limit = Some(says.pages_max).filter(|limit| *limit > 0);
+                let known = self.sites.entry(says.of).or_insert(Fetched { limit, ..Fetched::default() });
+                known.limit = known.limit.zip(limit).map(|(known, limit)| known.max(limit));
+            }
+            Event::LeaseHeld { node, slot, acquired: true, .. } => drop(self.holders.insert(*slot, *node)),
+            Event::LeaseLost { slot, .. } => self.changes_hands(|other| other == *slot),
+            Event::NodeCrashed { node } => {
+                let held: BTreeSet<Slot> =
+                    self.holders.iter().filter(|(_, holder)| *holder == node).map(|(slot, _)| *slot).collect();
+                self.changes_hands(|slot| held.contains(&slot));
+            }
+            Event::FetchStarted(start) if start.kind == FetchKind::Page => {
+                let known = |url| self.copies.get(url).is_some_and(|copies| copies.len() >= before.write_quorum);
+                if let Some(of) = start.site.filter(|_| !known(&start.url)) {
+                    self.under_way.insert(start.url, (of, start.slot));
+                }
+            }
+            Event::RecordDurable { node, url, progress, .. } if progress.status == Status::Processed => {
+                let Some(of) = before.of_sites.get(url) else { return Ok(()) };
+                let copies = self.copies.entry(*url).or_default();
+                copies.insert(*node);
+                if copies.len() >= before.write_quorum {
+                    self.under_way.remove(url);
+                }
+                let site = self.sites.entry(*of).or_default();
+                site.pages.insert(*url);
+                let (pages, aloft) = (site.pages.len() as u64, site.aloft.len() as u64);
+                if let Some(limit) = site.limit.filter(|limit| pages > limit + aloft) {
+                    let what = format!("site {} has {pages} pages in epoch {}", of.site, of.epoch);
+                    return Broken::on(*node, format!("{what}: {limit} were asked for and {aloft} were in flight"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{A, B, SLOT, fetch, show, url};
+    use super::*;
+    use crate::invariants::testing::durable;
+    use crate::world::sites::SiteFacts;
+    use proto::cluster::registry::Version;
+
+    const OF: SiteEpoch = SiteEpoch { site: 1, epoch: 0 };
+
+    fn limit(pages_max: u64) -> Event {
+        let version = Version { number: 1, node: A, boot: 1 };
+        Event::SiteDurable { node: A, version, says: SiteFacts { of: OF, deleted: false, runs: true, pages_max } }
+    }
+
+    fn page(number: u8) -> Vec<Event> {
+        let start =
+            crate::world::trace::FetchStart { url: url(number), site: Some(OF), ..fetch(u64::from(number), A, 5) };
+        let known = Event::UrlOfSite { url: url(number), of: OF };
+        vec![known, Event::FetchStarted(start), durable(A, number, Status::Processed)]
+    }
+
+    fn judge(events: Vec<Event>) -> Result<(), Broken> {
+        let mut invariant = SiteLimitsHold { judges: true, ..SiteLimitsHold::default() };
+        show(&mut invariant, events.into_iter().map(|event| (0, event)))
+    }
+
+    #[test]
+    fn the_limit_may_be_reached_and_not_passed() {
+        let two = || [vec![limit(2)], page(1), page(2), page(2)].concat();
+        assert_eq!(judge(two()), Ok(()));
+        assert!(judge([two(), page(3)].concat()).is_err());
+        assert_eq!(judge([two(), vec![limit(3)], page(3)].concat()), Ok(()), "it was raised");
+        assert_eq!(judge([vec![limit(0)], page(1), page(2)].concat()), Ok(()), "there is none");
+    }
+
+    #[test]
+    fn what_was_in_flight_when_its_slot_changed_hands_is_allowed() {
+        let held = Event::LeaseHeld { node: A, slot: SLOT, until: 9, acquired: true };
+        for end in [Event::LeaseLost { node: A, slot: SLOT }, Event::NodeCrashed { node: A }] {
+            let begun = || [vec![limit(1), held.clone()], page(1)[..2].to_vec(), vec![end.clone()], page(2)].concat();
+            assert_eq!(judge([begun(), page(1)].concat()), Ok(()));
+            assert!(judge([begun(), page(1), page(3)].concat()).is_err());
+        }
+        let settled = [vec![limit(1), held], page(1), vec![durable(B, 1, Status::Processed)]].concat();
+        assert!(judge([settled, vec![Event::LeaseLost { node: A, slot: SLOT }], page(2)].concat()).is_err());
+    }
+}
