@@ -232,12 +232,15 @@ mod tests {
     const NODES: u64 = 4;
     const LAPSE: Micros = 100;
 
+    /// From whom, to whom, and what is said of which crawl.
+    type Letter = (u64, u64, Vec<(String, u64)>);
+
     /// Nodes that count, over a network that the test orders. Each serves a slot, and has as much to do as it gets.
     struct World {
         nodes: Vec<Speaking>,
         done: Vec<u64>,
         left: Vec<u64>,
-        letters: Vec<(u64, u64, Vec<(String, u64)>)>,
+        letters: Vec<Letter>,
         alive: BTreeSet<NodeId>,
         slots: SlotSet,
         limit: u64,
