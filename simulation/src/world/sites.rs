@@ -149,9 +149,8 @@ mod tests {
 
     #[test]
     fn operations_lead_from_one_epoch_to_the_next() {
-        let seeds = (0..).map(Plan::from_seed);
-        let plan =
-            seeds.filter(|plan| plan.sites.iter().any(|site| site.pages_max > 0)).next().expect("some have sites");
+        let mut seeds = (0..).map(Plan::from_seed);
+        let plan = seeds.find(|plan| plan.sites.iter().any(|site| site.pages_max > 0)).expect("some have sites");
         let site = plan.sites.iter().position(|site| site.pages_max > 0).expect("just looked");
         let version = Some(Version { number: 1, node: proto::id::NodeId(0), boot: 1 });
         let after = |known: Option<&SiteDefinition>, what| {
