@@ -1,7 +1,7 @@
 //! I2: the starts of two requests to a host are at least its crawl-delay apart, whoever makes them.
 //!
-//! Requests for robots.txt may come sooner while a new holder of the slot has not read it, from which it learns the crawl-delay;
-//! but never sooner than the delay that the cluster keeps to every host.
+//! Requests for robots.txt may come sooner while a new holder of the slot has not read it, from which it learns the crawl-delay,
+//! or has read it for another crawl only; but never sooner than the delay that the cluster keeps to every host.
 //!
 //! Harm: a slot that changes hands, or a clock that runs fast, lets a site be asked twice as often as it allows.
 
@@ -12,16 +12,20 @@ use proto::id::{NodeId, Slot};
 
 use super::{Broken, Invariant};
 use crate::world::oracle::Oracle;
+use crate::world::sites::SiteEpoch;
 use crate::world::trace::{Event, FetchEnd, FetchKind, Host};
+
+/// That of a site, or the one that is always there.
+type Crawl = Option<SiteEpoch>;
 
 /// See the module.
 #[derive(Default)]
 pub struct CrawlDelayKept {
     last_start: BTreeMap<Host, (Micros, NodeId)>,
     /// Requests for the robots.txt of the host they go to.
-    reading: BTreeMap<u64, (Slot, Host)>,
-    /// Hosts whose robots.txt was read by who holds their slot.
-    known: BTreeSet<(Slot, Host)>,
+    reading: BTreeMap<u64, (Slot, Host, Crawl)>,
+    /// Hosts whose robots.txt was read by who holds their slot, and for which crawl.
+    known: BTreeSet<(Slot, Host, Crawl)>,
 }
 
 impl Invariant for CrawlDelayKept {
@@ -30,8 +34,8 @@ impl Invariant for CrawlDelayKept {
     fn see(&mut self, _before: &Oracle, at: Micros, event: &Event) -> Result<(), Broken> {
         let start = match event {
             Event::LeaseHeld { slot, acquired: true, .. } => {
-                self.known.retain(|(of, _)| of != slot);
-                self.reading.retain(|_, (of, _)| of != slot);
+                self.known.retain(|(of, ..)| of != slot);
+                self.reading.retain(|_, (of, ..)| of != slot);
                 return Ok(());
             }
             Event::FetchEnded { fetch, end, .. } => {
@@ -43,10 +47,10 @@ impl Invariant for CrawlDelayKept {
             _ => return Ok(()),
         };
         if start.own_robots {
-            self.reading.insert(start.fetch, (start.slot, start.host));
+            self.reading.insert(start.fetch, (start.slot, start.host, start.site));
         }
         let Some((last, by)) = self.last_start.insert(start.host, (at, start.node)) else { return Ok(()) };
-        let learns = start.kind == FetchKind::Robots && !self.known.contains(&(start.slot, start.host));
+        let learns = start.kind == FetchKind::Robots && !self.known.contains(&(start.slot, start.host, start.site));
         let delay = if learns { start.least_delay } else { start.crawl_delay };
         if at - last >= delay {
             return Ok(());
@@ -99,5 +103,14 @@ mod tests {
         let after = |again: Event| then(&[&read[..], &[(900, held(false)), (901, again)]].concat());
         assert!(after(robots(3)).is_err(), "it was read");
         assert_eq!(then(&[&read[..], &[(900, held(true)), (901, robots(3))]].concat()), Ok(()));
+        let other = Some(SiteEpoch { site: 0, epoch: 0 });
+        let mut again = FetchStart { kind: FetchKind::Robots, own_robots: true, site: other, ..fetch(3, B, 5) };
+        assert_eq!(
+            then(&[&read[..], &[(200, Event::FetchStarted(again.clone()))]].concat()),
+            Ok(()),
+            "for another crawl"
+        );
+        again.site = None;
+        assert!(then(&[&read[..], &[(200, Event::FetchStarted(again))]].concat()).is_err());
     }
 }

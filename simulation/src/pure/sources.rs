@@ -187,7 +187,9 @@ impl World<'_> {
                 sources.scripts.insert(execution, Script { run, tenure, until });
                 self.trace.record(at, Event::ScriptStarted { node: id, job, run: of, execution });
                 let mut draw = Random::at(self.plan.seed, For::Source, execution, 1 << 32);
-                let takes = draw.between(100, 4_000) * MILLISECOND;
+                // Some last longer than a lease: only they can go on in a slot that is somebody else's.
+                let takes = if draw.below(6) == 0 { draw.between(4_000, 16_000) } else { draw.between(100, 4_000) };
+                let takes = takes * MILLISECOND;
                 self.at(at + takes, Happening::ScriptEnds { node: id, life, execution });
                 self.at(at + LOOK_EVERY, Happening::ScriptLook { node: id, life, execution });
             }
