@@ -165,7 +165,7 @@ pub struct Made {
     pub published: Option<u64>,
 }
 
-/// What the last crawl of a URL found (the fields of DC-9 that have a meaning here). How it is written down: [`findings`].
+/// What the last crawl of a URL found (the fields of DC-9 that have a meaning here). How it is written down stands in `record/findings.rs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// HTTP status; 0 if there was no answer.
