@@ -164,7 +164,11 @@ fn a_crawl_is_steered_through_any_node_and_no_node_forgets_it() {
 
     // Paused through another: nothing is asked for but what was in flight, at most one request a host.
     let paused = cluster.order(1, &["crawl", "pause", "news"]);
-    assert!(paused.stdout.contains("\"news\" is paused on 3 nodes"), "{paused}");
+    assert!(paused.stdout.contains("\"news\" is paused on"), "{paused}");
+    // A majority is enough for the answer; a node whose disk is slow hears of it a moment later.
+    wait_until("all nodes know of the pause", || {
+        (0..NODES).all(|node| cluster.crawl(node, "news").is_some_and(|row| row["definition"]["state"] == "paused"))
+    });
     let at_pause = server.requests_total();
     std::thread::sleep(Duration::from_secs(1));
     let in_flight = server.requests_total() - at_pause;
