@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::step::{Effect, Input, NotDefined, Saying, Surroundings};
 use super::mutant::{Planted, planted};
-use super::share::{Around, Counted, Speaking};
+use super::share::{Allowed, Around, Counted, Speaking};
 use super::slot_set::SlotSet;
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::NodeId;
@@ -303,7 +303,7 @@ impl Registry {
         around: &Around<'_>,
         slots: &SlotSet,
         counted: &BTreeMap<String, Counted>,
-    ) -> BTreeMap<String, u64> {
+    ) -> BTreeMap<String, Allowed> {
         let left = self.speaking.count(now, around, slots, counted);
         if self.speaking.take_news() {
             self.next_compare = now;

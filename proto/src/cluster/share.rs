@@ -38,6 +38,15 @@ pub struct Counted {
     pub wants_more: bool,
 }
 
+/// What a node may do of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// So much more than was counted.
+    pub left: u64,
+    /// All that may be done is done or spoken for, as far as we heard: no more can be hoped for.
+    pub full: bool,
+}
+
 /// The cluster as a node that counts sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
@@ -158,7 +167,7 @@ impl Speaking {
         around: &Around<'_>,
         slots: &SlotSet,
         counted: &BTreeMap<String, Counted>,
-    ) -> BTreeMap<String, u64> {
+    ) -> BTreeMap<String, Allowed> {
         self.others.retain(|node, heard| around.alive.contains(node) || now < heard.at + around.lapse);
         let sum = sum_of(slots);
         let same_slots = std::mem::replace(&mut self.slots, sum) == sum;
@@ -169,11 +178,18 @@ impl Speaking {
         for (what, is) in counted {
             let mine = former.get(what).copied().unwrap_or_default();
             let mine = self.speak(around, what, is, mine, same_slots, complete);
-            left.insert(what.clone(), mine.used.saturating_sub(is.here));
+            let full = mine.told.saturating_add(self.said_by_others(what).0) >= is.limit;
+            left.insert(what.clone(), Allowed { left: mine.used.saturating_sub(is.here), full });
             self.news |= former.get(what).map(|former| former.told) != Some(mine.told);
             self.mine.insert(what.clone(), mine);
         }
         left
+    }
+
+    /// What other nodes have done and speak for together, and how many of them do.
+    fn said_by_others(&self, what: &str) -> (u64, u64) {
+        let said = self.others.values().filter_map(|heard| heard.said.get(what));
+        said.fold((0, 0), |(sum, count), said| (sum.saturating_add(*said), count + 1))
     }
 
     fn speak(
@@ -185,8 +201,8 @@ impl Speaking {
         same_slots: bool,
         complete: bool,
     ) -> Mine {
-        let said = || self.others.values().filter_map(|heard| heard.said.get(what));
-        let (theirs, contenders) = said().fold((0u64, 1), |(sum, count), said| (sum.saturating_add(*said), count + 1));
+        let (theirs, speakers) = self.said_by_others(what);
+        let contenders = speakers + 1;
         let set = |mine: &mut Mine, to: u64| (mine.said, mine.used) = (to, to);
         if !same_slots {
             set(&mut mine, is.here);
@@ -267,7 +283,7 @@ mod tests {
             let is = Counted { limit: self.limit, here: self.done[at], under_way: 0, wants_more: true };
             let counted = [("news".to_owned(), is)].into_iter().collect();
             let mine: SlotSet = [Slot(node as u16)].into_iter().collect();
-            self.left[at] = self.nodes[at].count(self.now, &around, &mine, &counted)["news"];
+            self.left[at] = self.nodes[at].count(self.now, &around, &mine, &counted)["news"].left;
         }
 
         fn say(&mut self, node: u64) {
@@ -375,7 +391,7 @@ mod tests {
         let counted = [("news".to_owned(), is)].into_iter().collect();
         let none = SlotSet::default();
         for _ in 0..2 {
-            assert_eq!(world.nodes[0].count(0, &around, &none, &counted)["news"], 0, "nothing more is begun");
+            assert_eq!(world.nodes[0].count(0, &around, &none, &counted)["news"].left, 0, "nothing more is begun");
             assert_eq!(world.nodes[0].mine["news"].told, 2, "and the others hear of what is in flight");
         }
     }

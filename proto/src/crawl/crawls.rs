@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::definition::{CrawlDefinition, CrawlState, DefinitionError};
 use super::filter::{Filter, FilterRules};
 use crate::cluster::registry::{Definition, DefinitionKind, Version};
-use crate::cluster::share::Counted;
+use crate::cluster::share::{self, Counted};
 use crate::control::crawl::CrawlCounts;
 use crate::key::DEFAULT_CRAWL;
 use crate::scrape::Processing;
@@ -100,19 +100,19 @@ impl Shares {
     }
 
     /// What follows from what may be done of each.
-    pub fn new(crawls: &Crawls, allowed: &BTreeMap<String, u64>) -> Shares {
+    pub fn new(crawls: &Crawls, allowed: &BTreeMap<String, share::Allowed>) -> Shares {
         let mut shares = Shares::default();
         for crawl in crawls.defined().filter(|crawl| crawl.limits().bounds_fetches()) {
             let name = &crawl.definition.name;
             let [pages, errors, urls] = [name.clone(), format!("{name}{ERRORS}"), format!("{name}{URLS}")];
-            let bounds = [allowed.get(&pages), allowed.get(&errors)].into_iter().flatten();
-            match bounds.min() {
-                Some(left) => drop(shares.left.insert(pages, *left)),
-                None if allowed.contains_key(&urls) => drop(shares.left.insert(pages, u64::MAX)),
-                None => {}
+            // What a page links to is turned away where there is no room: while there may be some yet, the page waits for it.
+            let by_room = |room: &share::Allowed| if room.left == 0 && !room.full { 0 } else { u64::MAX };
+            let bounds = [allowed.get(&pages), allowed.get(&errors)].into_iter().flatten().map(|share| share.left);
+            if let Some(left) = bounds.chain(allowed.get(&urls).map(by_room)).min() {
+                shares.left.insert(pages, left);
             }
             if let Some(room) = allowed.get(&urls) {
-                shares.room.insert(name.clone(), *room);
+                shares.room.insert(name.clone(), room.left);
             }
         }
         shares
@@ -390,7 +390,8 @@ mod tests {
         let counted = Shares::counted(&crawls, &counts, |_| 2);
         let is = Counted { limit: 10, here: 4, under_way: 2, wants_more: true };
         assert_eq!(counted, [("news".to_owned(), is)].into_iter().collect());
-        let shares = Shares::new(&crawls, &[("news".to_owned(), 3)].into_iter().collect());
+        let may = |left, full| share::Allowed { left, full };
+        let shares = Shares::new(&crawls, &[("news".to_owned(), may(3, false))].into_iter().collect());
         assert_eq!(shares.left, [("news".to_owned(), 3)].into_iter().collect());
         assert_eq!(Shares::new(&crawls, &BTreeMap::new()), Shares::default(), "nobody has counted");
         let limited = site(1, |said| (said.site.max_errors, said.site.max_urls) = (5, 20));
@@ -399,9 +400,14 @@ mod tests {
         let counted = Shares::counted(&crawls, &counts, |_| 0);
         let limits: Vec<(u64, u64)> = counted.values().map(|is| (is.limit, is.here)).collect();
         assert_eq!(limits, [(5, 1), (20, 9)]);
-        let allowed = counted.keys().cloned().zip([2, 7]).collect();
-        let Shares { left, room } = Shares::new(&crawls, &allowed);
-        assert_eq!((left["shop"], room["shop"]), (2, 7));
+        for (errors, urls, expected) in [
+            (may(2, false), may(7, false), (2, 7)),
+            (may(2, false), may(0, false), (0, 0)), // what a page links to would be turned away
+            (may(2, false), may(0, true), (2, 0)),
+        ] {
+            let Shares { left, room } = Shares::new(&crawls, &counted.keys().cloned().zip([errors, urls]).collect());
+            assert_eq!((left["shop"], room["shop"]), expected);
+        }
     }
 
     #[test]

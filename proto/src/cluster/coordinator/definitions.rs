@@ -6,7 +6,7 @@ use super::super::departure::Departure;
 use super::super::message::Message;
 use super::super::mutant::planted;
 use super::super::registry::{self, DEFINITIONS_MAX, Definition, Saying, Surroundings};
-use super::super::share::{Around, Counted};
+use super::super::share::{Allowed, Around, Counted};
 use super::super::slot_set::SlotSet;
 use super::batches::Batch;
 use super::{ClusterRules, Coordinator, Effect, Registry, Sight, Voter, ring_of};
@@ -75,7 +75,7 @@ impl Coordinator {
         now: Micros,
         slots: &SlotSet,
         counted: &BTreeMap<String, Counted>,
-    ) -> BTreeMap<String, u64> {
+    ) -> BTreeMap<String, Allowed> {
         let lapse = self.rules.lease.at_least(self.rules.lease.duration);
         let around = Around { alive: self.membership.alive(), lapse, slots: &self.rules.slots };
         self.registry.count(now, &around, slots, counted)

@@ -302,7 +302,7 @@ fn what_is_spoken_for_goes_with_the_comparison() {
             let is = Counted { limit: 30, here: 4, under_way: 0, wants_more: true };
             let counted = [("news".to_owned(), is)].into_iter().collect();
             let around = Around { alive: &world.up.clone(), lapse: 60 * SECOND, slots: &all };
-            left[node] = world.nodes[node].count(world.now, &around, &slots[node], &counted)["news"];
+            left[node] = world.nodes[node].count(world.now, &around, &slots[node], &counted)["news"].left;
         }
         world.pass(SECOND / 2);
         while !world.letters.is_empty() {
