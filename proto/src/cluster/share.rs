@@ -43,8 +43,8 @@ pub struct Counted {
 pub struct Allowed {
     /// So much more than was counted.
     pub left: u64,
-    /// All that may be done is done or spoken for, as far as we heard: no more can be hoped for.
-    pub full: bool,
+    /// What nobody has done or speaks for, as far as we heard.
+    pub rest: u64,
 }
 
 /// The cluster as a node that counts sees it.
@@ -178,8 +178,8 @@ impl Speaking {
         for (what, is) in counted {
             let mine = former.get(what).copied().unwrap_or_default();
             let mine = self.speak(around, what, is, mine, same_slots, complete);
-            let full = mine.told.saturating_add(self.said_by_others(what).0) >= is.limit;
-            left.insert(what.clone(), Allowed { left: mine.used.saturating_sub(is.here), full });
+            let rest = is.limit.saturating_sub(mine.told.saturating_add(self.said_by_others(what).0));
+            left.insert(what.clone(), Allowed { left: mine.used.saturating_sub(is.here), rest });
             self.news |= former.get(what).map(|former| former.told) != Some(mine.told);
             self.mine.insert(what.clone(), mine);
         }

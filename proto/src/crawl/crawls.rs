@@ -94,7 +94,9 @@ impl Shares {
             all.extend(limits.pages.map(|limit| (name.clone(), of(limit, totals.processed, under_way))));
             // Every page that is handed out may fail.
             all.extend(limits.errors.map(|limit| (format!("{name}{ERRORS}"), of(limit, totals.failed, under_way))));
-            all.extend(limits.urls.map(|limit| (format!("{name}{URLS}"), of(limit, totals.known, 0))));
+            // What a page links to cannot wait until others were heard: nobody speaks for URLs, whoever finds some takes of what is left.
+            let known = |limit| Counted { limit, here: totals.known, under_way: 0, wants_more: false };
+            all.extend(limits.urls.map(|limit| (format!("{name}{URLS}"), known(limit))));
         }
         all
     }
@@ -105,14 +107,14 @@ impl Shares {
         for crawl in crawls.defined().filter(|crawl| crawl.limits().bounds_fetches()) {
             let name = &crawl.definition.name;
             let [pages, errors, urls] = [name.clone(), format!("{name}{ERRORS}"), format!("{name}{URLS}")];
-            // What a page links to is turned away where there is no room: while there may be some yet, the page waits for it.
-            let by_room = |room: &share::Allowed| if room.left == 0 && !room.full { 0 } else { u64::MAX };
             let bounds = [allowed.get(&pages), allowed.get(&errors)].into_iter().flatten().map(|share| share.left);
-            if let Some(left) = bounds.chain(allowed.get(&urls).map(by_room)).min() {
-                shares.left.insert(pages, left);
+            match bounds.min() {
+                Some(left) => drop(shares.left.insert(pages, left)),
+                None if allowed.contains_key(&urls) => drop(shares.left.insert(pages, u64::MAX)),
+                None => {}
             }
             if let Some(room) = allowed.get(&urls) {
-                shares.room.insert(name.clone(), room.left);
+                shares.room.insert(name.clone(), room.rest);
             }
         }
         shares
@@ -390,8 +392,8 @@ mod tests {
         let counted = Shares::counted(&crawls, &counts, |_| 2);
         let is = Counted { limit: 10, here: 4, under_way: 2, wants_more: true };
         assert_eq!(counted, [("news".to_owned(), is)].into_iter().collect());
-        let may = |left, full| share::Allowed { left, full };
-        let shares = Shares::new(&crawls, &[("news".to_owned(), may(3, false))].into_iter().collect());
+        let may = |left, rest| share::Allowed { left, rest };
+        let shares = Shares::new(&crawls, &[("news".to_owned(), may(3, 5))].into_iter().collect());
         assert_eq!(shares.left, [("news".to_owned(), 3)].into_iter().collect());
         assert_eq!(Shares::new(&crawls, &BTreeMap::new()), Shares::default(), "nobody has counted");
         let limited = site(1, |said| (said.site.max_errors, said.site.max_urls) = (5, 20));
@@ -400,14 +402,9 @@ mod tests {
         let counted = Shares::counted(&crawls, &counts, |_| 0);
         let limits: Vec<(u64, u64)> = counted.values().map(|is| (is.limit, is.here)).collect();
         assert_eq!(limits, [(5, 1), (20, 9)]);
-        for (errors, urls, expected) in [
-            (may(2, false), may(7, false), (2, 7)),
-            (may(2, false), may(0, false), (0, 0)), // what a page links to would be turned away
-            (may(2, false), may(0, true), (2, 0)),
-        ] {
-            let Shares { left, room } = Shares::new(&crawls, &counted.keys().cloned().zip([errors, urls]).collect());
-            assert_eq!((left["shop"], room["shop"]), expected);
-        }
+        let allowed = counted.keys().cloned().zip([may(2, 4), may(0, 7)]).collect();
+        let Shares { left, room } = Shares::new(&crawls, &allowed);
+        assert_eq!((left["shop"], room["shop"]), (2, 7));
     }
 
     #[test]
