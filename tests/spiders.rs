@@ -265,10 +265,18 @@ fn computed(door: &str) -> u64 {
     line.map_or(0, |count| count.parse().unwrap())
 }
 
-fn rows(arguments: &[&str], data: &Path) -> Vec<Value> {
+/// The rows about a graph, unless nothing has been taken into it yet.
+fn graph_rows(arguments: &[&str], data: &Path) -> Option<Vec<Value>> {
     let ended = run(&[arguments, &["--json", "--data", data.to_str().unwrap()]].concat());
+    if ended.code == Some(3) && ended.stderr.contains("no page graph") {
+        return None;
+    }
     assert_eq!(ended.code, Some(0), "{ended}");
-    ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    Some(ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+fn rows(arguments: &[&str], data: &Path) -> Vec<Value> {
+    graph_rows(arguments, data).expect("there is a graph")
 }
 
 #[test]
@@ -317,21 +325,22 @@ fn url_of(page: usize) -> String {
 }
 
 /// The scores that nodes keep of their own pages, together; and what one node alone computes from the whole graph, which every replica has.
-fn scores_and_oracle(fleet: &Fleet, nodes: &[usize]) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
+/// Nothing as long as a node has none.
+fn scores_and_oracle(fleet: &Fleet, nodes: &[usize]) -> Option<(BTreeMap<String, f64>, BTreeMap<String, f64>)> {
     let mut scores: BTreeMap<String, f64> = BTreeMap::new();
     for node in nodes {
-        for row in rows(&["pages", "dump", "info"], &fleet.data(*node)) {
+        for row in graph_rows(&["pages", "dump", "info"], &fleet.data(*node))? {
             *scores.entry(row["url"].as_str().unwrap().to_owned()).or_default() += row["score"].as_f64().unwrap_or(9.0);
         }
     }
-    let ranked = rows(&["pages", "rank", "--top", "100000", "--precision", "1e-6"], &fleet.data(nodes[0]));
+    let ranked = graph_rows(&["pages", "rank", "--top", "100000", "--precision", "1e-6"], &fleet.data(nodes[0]))?;
     let ranked = ranked.iter().map(|row| (row["url"].as_str().unwrap().to_owned(), row["score"].as_f64().unwrap()));
-    (scores, ranked.collect())
+    Some((scores, ranked.collect()))
 }
 
 /// How far they are from each other; more than any two can be if they are not about the same pages.
 fn apart(fleet: &Fleet, nodes: &[usize], pages: usize) -> f64 {
-    let (scores, oracle) = scores_and_oracle(fleet, nodes);
+    let Some((scores, oracle)) = scores_and_oracle(fleet, nodes) else { return 9.0 };
     if scores.len() != pages || !scores.keys().eq(oracle.keys()) {
         return 9.0;
     }
