@@ -47,6 +47,9 @@ pub struct Letter {
 /// The first version in which one write has records of several slots.
 pub const PUT_MANY_SINCE: u16 = 3;
 
+/// The first version in which the answer to a comparison carries the number of its question.
+pub const COMPARE_SINCE: u16 = 4;
+
 /// Numbers a request within a life of who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Op {
@@ -301,6 +304,20 @@ pub enum Message {
         /// The copies.
         copies: Vec<RecordCopy>,
     },
+    /// Asks for the digests of a slot's ranges.
+    Compare {
+        /// Names it.
+        op: Op,
+        /// The slot.
+        slot: Slot,
+    },
+    /// The digests of a slot's ranges, when they were asked for.
+    Compared {
+        /// What asked for them.
+        op: Op,
+        /// Range and digest of what is not empty.
+        ranges: Vec<(u8, u64)>,
+    },
 }
 
 impl Message {
@@ -340,6 +357,8 @@ impl Message {
             Message::Parting { .. } => "parting",
             Message::Has { .. } => "has",
             Message::PutMany { .. } => "put_many",
+            Message::Compare { .. } => "compare",
+            Message::Compared { .. } => "compared",
         }
     }
 
@@ -355,6 +374,7 @@ impl Message {
             | Message::Parting { .. }
             | Message::Has { .. } => 2,
             Message::PutMany { .. } => PUT_MANY_SINCE,
+            Message::Compare { .. } | Message::Compared { .. } => COMPARE_SINCE,
             _ => 1,
         }
     }
@@ -392,7 +412,9 @@ impl Message {
             | Message::Drawn { copies, .. }
             | Message::PutMany { copies, .. } => copies_bad(copies),
             Message::Digests { slots, .. } | Message::Same { slots } => slots.len() > DIGESTS_MAX,
-            Message::Ranges { ranges, .. } | Message::Parting { ranges, .. } => ranges.len() > 256,
+            Message::Ranges { ranges, .. } | Message::Parting { ranges, .. } | Message::Compared { ranges, .. } => {
+                ranges.len() > 256
+            }
             Message::Departed { nodes } => nodes.len() > DIGESTS_MAX,
             Message::Want { ranges, .. } | Message::Draw { ranges, .. } => ranges.len() > 256,
             Message::Pull { digests, .. } | Message::Survey { digests, .. } => digests.len() > DIGESTS_MAX,
@@ -464,6 +486,8 @@ impl fmt::Debug for Message {
             Message::Parting { slot, ranges } => write!(out, "parting {} {}", slot.0, ranges.len()),
             Message::Has { slot, digest } => write!(out, "has {} {digest:x}", slot.0),
             Message::PutMany { op, copies } => write!(out, "put_many {} {copies:?}", op.number),
+            Message::Compare { op, slot } => write!(out, "compare {} of {}", op.number, slot.0),
+            Message::Compared { op, ranges } => write!(out, "compared {} {}", op.number, ranges.len()),
         }
     }
 }
@@ -546,6 +570,8 @@ mod tests {
                 op: Op { boot: 1, number: 2 },
                 copies: vec![copy("http://a.example/", Progress::new(NodeId(1)))],
             },
+            Message::Compare { op, slot: Slot(1) },
+            Message::Compared { op, ranges: vec![(2, 3)] },
         ]
     }
 
@@ -565,6 +591,7 @@ mod tests {
         assert_eq!(said_since(1), VERSION_1);
         assert_eq!(said_since(2), VERSION_2);
         assert_eq!(said_since(3), VERSION_3);
+        assert_eq!(said_since(4), VERSION_4);
     }
 
     fn said_since(version: u16) -> Vec<(&'static str, usize, u64)> {
@@ -617,6 +644,9 @@ mod tests {
     ];
 
     const VERSION_3: [(&str, usize, u64); 1] = [("put_many", 95, 0x130595828d333e96)];
+
+    const VERSION_4: [(&str, usize, u64); 2] =
+        [("compare", 18, 0x2df27f090d87ed6c), ("compared", 20, 0x4f141f1700102ddc)];
 
     #[test]
     fn what_is_too_much_is_a_defect() {

@@ -114,6 +114,8 @@ mutants! {
     DropAfterOne => "drop_after_one",
     /// A replica says that it has what another parts with before it has drawn it.
     HasBeforeDrawn => "has_before_drawn",
+    /// A pull takes a transfer that was under way before it for one that brings all.
+    OldTransfersCount => "old_transfers_count",
     /// A lost batch is forgotten.
     LostBatchForgotten => "lost_batch_forgotten",
     /// Links are sent once and never again.

@@ -175,6 +175,8 @@ struct Pull {
     /// Slots that are not served yet.
     slots: SlotSet,
     answers: BTreeMap<NodeId, Answer>,
+    /// Whatever was acknowledged before is to be here when it ends.
+    began: Micros,
     until: Micros,
     at_most: Micros,
     /// How many of them are to give all they have.
@@ -345,7 +347,8 @@ impl Repair {
     /// Begins a pull that ends early only when so many others gave all they have.
     pub fn begin_pull_of(&mut self, now: Micros, number: u64, slots: SlotSet, enough: usize) {
         let (until, at_most) = (now + self.rules.pull_for, now + self.rules.pull_at_most);
-        self.pulls.insert(number, Pull { slots, answers: BTreeMap::new(), until, at_most, enough, news: false });
+        let pull = Pull { slots, answers: BTreeMap::new(), began: now, until, at_most, enough, news: false };
+        self.pulls.insert(number, pull);
     }
 
     /// A peer says which slots of a pull it has otherwise.
@@ -377,9 +380,14 @@ impl Repair {
         }
     }
 
-    /// What a peer has of a slot is here, or could not be brought over.
-    pub fn transferred(&mut self, from: NodeId, slot: Slot, whole: bool) {
+    /// What a peer has of a slot is here, or could not be brought over. It was compared when we `asked` for that: a transfer that was under way
+    /// when a pull began lacks what was written between, and counts for nothing.
+    pub fn transferred(&mut self, from: NodeId, slot: Slot, whole: bool, asked: Option<Micros>) {
         for pull in self.pulls.values_mut() {
+            let is_old = asked.is_none_or(|asked| asked < pull.began);
+            if is_old && !planted!(self.planted, OldTransfersCount) {
+                continue;
+            }
             if let Some(answer) = pull.answers.get_mut(&from)
                 && answer.open.remove(slot)
             {
@@ -569,13 +577,27 @@ mod tests {
         assert_eq!(repair.pulled(10), [(slots(&[5]), false)], "nobody has anything of it");
         assert_eq!(repair.wanted(|_| false), Some((NodeId(1), Slot(3))));
         assert_eq!(repair.wanted(|slot| slot == Slot(3)), Some((NodeId(1), Slot(4))));
-        repair.transferred(NodeId(1), Slot(3), true);
+        repair.transferred(NodeId(1), Slot(3), true, Some(0));
         assert_eq!(repair.pulled(10), [(slots(&[3]), false)]);
-        repair.transferred(NodeId(1), Slot(4), false);
+        repair.transferred(NodeId(1), Slot(4), false, Some(0));
         assert_eq!(repair.wanted(|_| false), Some((NodeId(2), Slot(4))));
-        repair.transferred(NodeId(2), Slot(4), true);
+        repair.transferred(NodeId(2), Slot(4), true, Some(0));
         assert!(repair.pulled(10).is_empty(), "node 1 has more of it");
         assert_eq!(repair.pulled(2 * SECOND), [(slots(&[4]), true)]);
+    }
+
+    #[test]
+    fn a_transfer_from_before_the_pull_counts_for_nothing() {
+        let mut repair = repair(0);
+        repair.begin_pull_of(7, 1, slots(&[3]), 1);
+        repair.surveyed(8, 1, NodeId(1), &slots(&[3]));
+        for asked in [None, Some(6)] {
+            repair.transferred(NodeId(1), Slot(3), true, asked);
+            assert!(repair.pulled(9).is_empty(), "what was written between is not here");
+            assert_eq!(repair.wanted(|_| false), Some((NodeId(1), Slot(3))), "it is brought over once more");
+        }
+        repair.transferred(NodeId(1), Slot(3), true, Some(7));
+        assert_eq!(repair.pulled(9), [(slots(&[3]), false)]);
     }
 
     #[test]

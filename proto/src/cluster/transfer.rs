@@ -8,6 +8,9 @@
 //!
 //! A transfer begins with digests: only the ranges (see [`repair`](super::repair)) that differ are drawn. There is one transfer of a slot at a time: a
 //! second node is asked when the first has given what it has, and then little or nothing differs.
+//!
+//! What a node named unasked may be old: it says what differed when it was said, and what was written since lies in other ranges. So whoever
+//! needs all that another has *now*, as a pull does, goes by a comparison for which it asked itself, and whose answer carries the number of the question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,6 +65,8 @@ struct Transfer {
     failed: bool,
     /// The digest of what the other parts with.
     parted: Option<u64>,
+    /// When we last asked the other to compare: what is drawn is not older. `None` if it named ranges unasked, maybe long ago.
+    asked: Option<Micros>,
 }
 
 /// What to ask another node.
@@ -71,6 +76,8 @@ pub enum Question {
     Compare {
         /// Whom.
         of: NodeId,
+        /// Names the question.
+        number: u64,
         /// The slot.
         slot: Slot,
     },
@@ -100,6 +107,8 @@ pub struct Ended {
     pub whole: bool,
     /// The digest of what it had, if it parts with it.
     pub parted: Option<u64>,
+    /// What it had at this time or later; `None` if nobody knows when it had that.
+    pub asked: Option<Micros>,
 }
 
 /// What is to be done about ranges that a node named.
@@ -116,6 +125,8 @@ pub enum Named {
 /// All transfers to a node.
 pub struct Transfers {
     rules: TransferRules,
+    /// Whether answers to comparisons carry the number of their question; all who speak an older version answer without.
+    numbered: bool,
     next: u64,
     transfers: BTreeMap<Slot, Transfer>,
     broken: BTreeMap<Slot, (NodeId, UrlKey)>,
@@ -125,7 +136,18 @@ pub struct Transfers {
 impl Transfers {
     /// None yet.
     pub fn new(rules: TransferRules) -> Transfers {
-        Transfers { rules, next: 0, transfers: BTreeMap::new(), broken: BTreeMap::new(), ended: Vec::new() }
+        let (transfers, broken) = (BTreeMap::new(), BTreeMap::new());
+        Transfers { rules, numbered: true, next: 0, transfers, broken, ended: Vec::new() }
+    }
+
+    /// Whether answers to comparisons carry numbers from now on.
+    pub fn set_numbered(&mut self, numbered: bool) {
+        self.numbered = numbered;
+    }
+
+    /// Whether they do.
+    pub fn is_numbered(&self) -> bool {
+        self.numbered
     }
 
     /// Whether another one may begin.
@@ -152,45 +174,65 @@ impl Transfers {
     pub fn begin(&mut self, now: Micros, from: NodeId, slot: Slot) -> bool {
         let free = self.has_room() && !self.is_busy(slot);
         if free {
-            self.insert(now, from, slot, Stage::Comparing, false);
+            self.insert(now, from, slot, Stage::Comparing, Some(now));
         }
         free
     }
 
-    fn insert(&mut self, now: Micros, from: NodeId, slot: Slot, stage: Stage, resumed: bool) {
+    fn insert(&mut self, now: Micros, from: NodeId, slot: Slot, stage: Stage, asked: Option<Micros>) {
         self.next += 1;
+        let resumed = matches!(stage, Stage::Drawing { after: Some(_), .. });
         let ask = Some((now, self.rules.retry_after));
         let (number, storing) = (self.next, BTreeSet::new());
-        let transfer = Transfer { from, stage, resumed, number, ask, heard: now, storing, failed: false, parted: None };
+        let transfer =
+            Transfer { from, stage, resumed, number, ask, heard: now, storing, failed: false, parted: None, asked };
         self.transfers.insert(slot, transfer);
+    }
+
+    /// Where a transfer that broke off with this node would go on.
+    fn resumes(&self, from: NodeId, slot: Slot) -> Option<UrlKey> {
+        self.broken.get(&slot).filter(|(node, _)| *node == from).map(|(_, after)| after.clone())
     }
 
     /// A node named ranges of a slot that it has and that differ from ours: they are drawn.
     pub fn named(&mut self, now: Micros, from: NodeId, slot: Slot, ranges: Vec<u8>) -> Named {
-        let resumes = self.broken.get(&slot).filter(|(node, _)| *node == from).map(|(_, after)| after.clone());
-        let (draws, has_room) = (!ranges.is_empty(), self.has_room());
-        match self.transfers.get_mut(&slot) {
-            Some(transfer) if transfer.from == from && transfer.stage == Stage::Comparing => {
-                self.next += 1;
-                (transfer.heard, transfer.number) = (now, self.next);
-                if draws {
-                    transfer.resumed = resumes.is_some();
-                    transfer.stage = Stage::Drawing { ranges, after: resumes };
-                    transfer.ask = Some((now, self.rules.retry_after));
-                } else {
-                    (transfer.stage, transfer.ask) = (Stage::Storing, None);
-                    self.end_if_stored(now, slot);
-                }
+        match self.transfers.get(&slot) {
+            Some(transfer) if transfer.from == from && transfer.stage == Stage::Comparing && !self.numbered => {
+                self.compared(now, slot, ranges);
                 Named::Answered
             }
             Some(_) => Named::Busy,
-            None if !has_room => Named::Busy,
+            None if !self.has_room() => Named::Busy,
             None => {
-                let resumed = resumes.is_some();
-                self.insert(now, from, slot, Stage::Drawing { ranges, after: resumes }, resumed);
+                let after = self.resumes(from, slot);
+                self.insert(now, from, slot, Stage::Drawing { ranges, after }, None);
                 Named::Began
             }
         }
+    }
+
+    /// The slot that a node was asked to compare by this number; `None` if nobody waits for it.
+    pub fn comparing(&self, from: NodeId, number: u64) -> Option<Slot> {
+        let open = |transfer: &Transfer| {
+            transfer.from == from && transfer.number == number && transfer.stage == Stage::Comparing
+        };
+        self.transfers.iter().find(|(_, transfer)| open(transfer)).map(|(slot, _)| *slot)
+    }
+
+    /// The node that was asked to compare a slot has these ranges otherwise: they are drawn.
+    pub fn compared(&mut self, now: Micros, slot: Slot, ranges: Vec<u8>) {
+        let Some(from) = self.transfers.get(&slot).map(|transfer| transfer.from) else { return };
+        let after = self.resumes(from, slot);
+        let Some(transfer) = self.transfers.get_mut(&slot) else { return };
+        self.next += 1;
+        (transfer.heard, transfer.number) = (now, self.next);
+        if ranges.is_empty() {
+            (transfer.stage, transfer.ask) = (Stage::Storing, None);
+            return self.end_if_stored(now, slot);
+        }
+        transfer.resumed = after.is_some();
+        transfer.stage = Stage::Drawing { ranges, after };
+        transfer.ask = Some((now, self.rules.retry_after));
     }
 
     /// A node named ranges of a slot that it parts with; all of them make `digest`.
@@ -202,11 +244,11 @@ impl Transfers {
         }
     }
 
-    /// A node has the same of a slot as we.
+    /// A node has the same of a slot as we, or had when it said so.
     pub fn same(&mut self, now: Micros, from: NodeId, slot: Slot) {
         let asked = |transfer: &Transfer| transfer.from == from && transfer.stage == Stage::Comparing;
-        if self.transfers.get(&slot).is_some_and(asked) {
-            self.named(now, from, slot, Vec::new());
+        if !self.numbered && self.transfers.get(&slot).is_some_and(asked) {
+            self.compared(now, slot, Vec::new());
         }
     }
 
@@ -265,13 +307,14 @@ impl Transfers {
         }
         self.broken.remove(&slot);
         if std::mem::take(&mut transfer.resumed) && !transfer.failed {
-            transfer.stage = Stage::Comparing;
+            self.next += 1;
+            (transfer.stage, transfer.number, transfer.asked) = (Stage::Comparing, self.next, Some(now));
             transfer.ask = Some((now, self.rules.retry_after));
             return;
         }
-        let Transfer { from, failed, parted, .. } = *transfer;
+        let Transfer { from, failed, parted, asked, .. } = *transfer;
         self.transfers.remove(&slot);
-        self.ended.push(Ended { from, slot, whole: !failed, parted });
+        self.ended.push(Ended { from, slot, whole: !failed, parted, asked });
     }
 
     /// A node is not there any more: what comes from it has broken off.
@@ -283,7 +326,7 @@ impl Transfers {
 
     fn break_off(&mut self, slot: Slot) {
         let Some(transfer) = self.transfers.remove(&slot) else { return };
-        let Transfer { from, stage, storing, failed, .. } = transfer;
+        let Transfer { from, stage, storing, failed, asked, .. } = transfer;
         // What is still on its way to the disk may fail: then it would be passed over.
         if let Stage::Drawing { after: Some(after), .. } = stage
             && storing.is_empty()
@@ -294,7 +337,7 @@ impl Transfers {
             }
             self.broken.insert(slot, (from, after));
         }
-        self.ended.push(Ended { from, slot, whole: false, parted: None });
+        self.ended.push(Ended { from, slot, whole: false, parted: None, asked });
     }
 
     /// The questions that are due. What was silent for too long has broken off.
@@ -309,12 +352,12 @@ impl Transfers {
         for (slot, transfer) in &mut self.transfers {
             let Some((_, wait)) = transfer.ask.filter(|(at, _)| *at <= now) else { continue };
             transfer.ask = Some((now + wait, wait * 2));
-            let (of, slot) = (transfer.from, *slot);
+            let (of, number, slot) = (transfer.from, transfer.number, *slot);
             match &transfer.stage {
-                Stage::Comparing => questions.push(Question::Compare { of, slot }),
+                Stage::Comparing => questions.push(Question::Compare { of, number, slot }),
                 Stage::Drawing { ranges, after } => {
                     let (ranges, after) = (ranges.clone(), after.clone());
-                    questions.push(Question::Draw { of, number: transfer.number, slot, ranges, after });
+                    questions.push(Question::Draw { of, number, slot, ranges, after });
                 }
                 Stage::Storing => transfer.ask = None,
             }

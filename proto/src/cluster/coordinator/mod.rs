@@ -29,7 +29,7 @@ use rand_chacha::ChaCha8Rng;
 pub use self::step::{ClusterRules, Effect, Input, Sight, Tenure};
 use super::lease::{Holder, Voter};
 use super::membership::{Identity, Membership, News, View};
-use super::message::{Letter, Message, Op};
+use super::message::{COMPARE_SINCE, Letter, Message, Op};
 use super::mutant::planted;
 use super::propagate::{Outbox, Runs, Ticket};
 use super::registry::{self, Registry, Saying};
@@ -292,7 +292,10 @@ impl Coordinator {
                 self.router.set_mine(load);
                 self.report_load();
             }
-            Input::Spoken(version) => self.spoken = version,
+            Input::Spoken(version) => {
+                self.spoken = version;
+                self.transfers.set_numbered(version >= COMPARE_SINCE);
+            }
             Input::Define { ticket, key, expects, body } => {
                 self.step_registry(now, registry::Input::Proposed { ticket, key, expects, body }, out)
             }
@@ -511,6 +514,7 @@ impl Coordinator {
             | Message::Pulled { op, .. }
             | Message::Differing { op, .. }
             | Message::Drawn { op, .. }
+            | Message::Compared { op, .. }
             | Message::DiscoveredDone { op }
             | Message::Registry(Saying::DefineDone { op }) => Some(op.boot),
             Message::Report { batch, .. } | Message::RunTaken { batch } | Message::Busy { batch } => {
@@ -549,6 +553,8 @@ impl Coordinator {
             Message::Differing { op, slots } => self.repair.surveyed(now, op.number, from, &slots),
             Message::Draw { op, slot, ranges, after } => self.draw(from, op, slot, ranges, after, out),
             Message::Drawn { op, copies, next } => self.drawn(now, from, op, copies, next, out),
+            Message::Compare { op, slot } => self.say_ranges(now, from, op, slot, out),
+            Message::Compared { op, ranges } => self.compared(now, from, op, &ranges),
             Message::Parting { slot, ranges } => self.parting(now, from, slot, &ranges, out),
             Message::Has { slot, digest } => self.has(from, slot, digest, out),
             Message::Run(commission) => self.run(now, from, commission, out),

@@ -29,8 +29,11 @@ impl Coordinator {
             }
             for question in self.transfers.due(now) {
                 let (to, message) = match question {
+                    Question::Compare { of, number, slot } if self.transfers.is_numbered() => {
+                        (of, Message::Compare { op: Op { boot: self.rules.boot, number }, slot })
+                    }
                     // `parting`, because who has the same is to say so too.
-                    Question::Compare { of, slot } => {
+                    Question::Compare { of, slot, .. } => {
                         let slots = vec![(slot, self.repair.digests.of(slot))];
                         (of, Message::Digests { slots, parting: true })
                     }
@@ -48,7 +51,7 @@ impl Coordinator {
             for ended in ended {
                 let name = if ended.whole { "slot_transferred" } else { "transfer_broke_off" };
                 out.push(Effect::Saw(Sight::Sometimes(name)));
-                self.repair.transferred(ended.from, ended.slot, ended.whole);
+                self.repair.transferred(ended.from, ended.slot, ended.whole, ended.asked);
                 if let Some(digest) = ended.parted.filter(|_| ended.whole) {
                     self.send(now, ended.from, Message::Has { slot: ended.slot, digest }, out);
                 }
@@ -85,6 +88,13 @@ impl Coordinator {
             let ranges = self.repair.digests.ranges(slot);
             self.send(now, from, Message::Ranges { slot, ranges }, out);
         }
+    }
+
+    /// A peer that was asked has these ranges of a slot.
+    pub(super) fn compared(&mut self, now: Micros, from: NodeId, op: Op, theirs: &[(u8, u64)]) {
+        let Some(slot) = self.transfers.comparing(from, op.number) else { return };
+        let lacking = lacking(&self.repair.digests.differing(slot, theirs), theirs);
+        self.transfers.compared(now, slot, lacking);
     }
 
     /// A peer has these of a slot that it parts with. It need not get what is new here meanwhile, so it may drop the slot while that is written to.
@@ -131,6 +141,12 @@ impl Coordinator {
     }
 
     // Who has them.
+
+    /// A peer asks in which ranges a slot is otherwise here.
+    pub(super) fn say_ranges(&mut self, now: Micros, from: NodeId, op: Op, slot: Slot, out: &mut Vec<Effect>) {
+        let ranges = self.repair.digests.ranges(slot);
+        self.send(now, from, Message::Compared { op, ranges }, out);
+    }
 
     /// A peer asks which slots are otherwise here.
     pub(super) fn survey(
