@@ -1,11 +1,14 @@
 //! Scores steer the crawl: what the links between pages say decides what is fetched next, in a crawl that runs and in a folder.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use serde_json::Value;
+use tests::fleet::Fleet;
 use tests::found;
 use tests::program::{Crawl, get, run};
+use tests::ranking::{apart, graph_rows};
 use tests::raw::{Asked, RawServer, Reply};
 use tests::wait_until;
 
@@ -148,4 +151,81 @@ fn a_folder_without_a_graph_says_what_to_do() {
     let data = crawl.data();
     run(&["pages", "rank", "--data", data.to_str().unwrap()]).complains(3, &["no page graph", "--score"]);
     run(&["pages", "rank", "--data", work.path().join("none").to_str().unwrap()]).complains(3, &["no orbweaver data"]);
+}
+
+/// Pages that a cluster crawls, on many domains, each of which links to some others.
+const WEB: usize = 120;
+const DOMAINS: usize = 17;
+
+fn linked_from(page: usize) -> Vec<usize> {
+    let until = if page < WEB / 2 { WEB / 2 } else { WEB }; // the first half does not know the second
+    let linked = (0..page % 5).map(|step| (page * 7 + step * step * 13 + 5) % until);
+    linked.chain(page.is_multiple_of(3).then_some(0)).collect()
+}
+
+/// These pages, and all that can be reached from them.
+fn reached(seeds: impl Iterator<Item = usize>) -> BTreeSet<usize> {
+    let (mut open, mut reached): (Vec<usize>, _) = (seeds.collect(), BTreeSet::new());
+    while let Some(page) = open.pop() {
+        if reached.insert(page) {
+            open.extend(linked_from(page));
+        }
+    }
+    reached
+}
+
+#[test]
+fn a_cluster_ranks_what_it_crawls_as_one_node_would_also_without_one_of_its_nodes() {
+    let work = tempfile::tempdir().unwrap();
+    let url = |page: usize, port: u16| format!("http://d{}.test:{port}/{page}", page % DOMAINS);
+    let server = RawServer::start(move |asked| match asked.path[1..].parse() {
+        Ok(page) => Reply::page(&linked_from(page).into_iter().map(|to| url(to, asked.port)).collect::<Vec<_>>()),
+        Err(_) => Reply::status(404),
+    });
+    let hosts: String = (0..DOMAINS).map(|domain| format!("\"d{domain}.test\" = \"127.0.0.1\"\n")).collect();
+    let section = format!("[score]\nby = \"pagerank\"\nupdate_interval_s = 1\n[fetch.hosts]\n{hosts}");
+    let mut fleet = Fleet::start(work.path(), 3, &section);
+    let submit = |fleet: &Fleet, pages: std::ops::Range<usize>| {
+        let urls: Vec<String> = pages.map(|page| url(page, server.address().port())).collect();
+        let arguments: Vec<&str> = ["url", "add"].into_iter().chain(urls.iter().map(String::as_str)).collect();
+        wait_until("the seeds are kept", || fleet.ask(&arguments)["Added"]["kept"] == urls.len());
+    };
+    let first = reached(0..WEB / 4).len();
+    assert!(first > WEB / 4 && first <= WEB / 2, "{first}");
+    submit(&fleet, 0..WEB / 4);
+    wait_until("three nodes compute what one would", || apart(&fleet, &[0, 1, 2], first) < 1e-6);
+
+    fleet.kill_node(1);
+    submit(&fleet, 0..WEB);
+    wait_until("two nodes compute what one would", || apart(&fleet, &[0, 2], WEB) < 1e-6);
+    assert_eq!(reached(0..WEB).len(), WEB);
+}
+
+#[test]
+fn a_cluster_fetches_the_neighbours_of_a_hub_earlier() {
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::start(site);
+    let mut fleet = Fleet::start(work.path(), 3, "[score]\nby = \"pagerank\"\nupdate_interval_s = 1\n");
+    let seed = server.url("/");
+    let add = |fleet: &Fleet, more: &[&str]| {
+        let arguments = [&["crawl", "add", "hubs", seed.as_str()], more].concat();
+        wait_until("the crawl is defined", || fleet.ctl(&arguments).code == Some(0));
+    };
+    // A limit makes the crawl wait for its scores: nothing depends on who is faster.
+    add(&fleet, &["--max-pages", "100"]);
+    wait_until("the hub is next", || {
+        let first = |node: usize| {
+            let waiting = graph_rows(&["schedule", "dump"], &fleet.data(node)).unwrap_or_default();
+            waiting.first().is_some_and(|row| row["url"] == server.url("/hub"))
+        };
+        (0..3).any(first) || server.pages().iter().any(|path| path == "/hub")
+    });
+    add(&fleet, &["--replace"]);
+    let fetched = || server.pages().into_iter().collect::<BTreeSet<String>>().len();
+    wait_until("every page is fetched", || fetched() >= LISTED + NEIGHBOURS + 2);
+    let with = before_the_neighbours(&server);
+    let hub = server.pages().iter().position(|path| path == "/hub").unwrap();
+    assert!(hub < with && with < LISTED, "by depth they come last: {hub}, {with}");
+    fleet.interrupt();
+    (0..3).for_each(|node| drop(found::assert_recount(&fleet.data(node))));
 }

@@ -238,7 +238,8 @@ impl ClusteredNode {
         let _ = shared.desk.set(desk.clone());
         let mut scoring = None;
         if let Some(graph) = node.take_graph() {
-            let started = ClusterScoring::start(graph, &config.score, desk.clone(), node.metrics().score.clone());
+            let (frontier, metrics) = (node.rescored(), node.metrics().score.clone());
+            let started = ClusterScoring::start(graph, &config.score, desk.clone(), frontier, metrics);
             let (shared_scoring, thread) = started.map_err(StartError::from)?;
             desk.set_scoring(shared_scoring);
             scoring = Some(thread);

@@ -28,6 +28,13 @@ impl Change<'_> {
     /// Moves waiting entries; says how many. What is handed out, has left its queue or came into it by this very change stays.
     /// Whoever keeps a part of the queues in memory must read it again from here on.
     pub fn reorder(&mut self, moves: Vec<Move>) -> Result<usize, StoreError> {
+        if self.store.options.replica {
+            let mut count = 0;
+            for (page, level) in moves.iter().filter_map(|moved| moved.level.as_ref()) {
+                count += usize::from(self.put_level(page, *level)?);
+            }
+            return Ok(count);
+        }
         let pending: HashSet<Vec<u8>> = self.rows.keys("ready").map(<[u8]>::to_vec).collect();
         let old: Vec<Vec<u8>> = moves.iter().map(|moved| moved.queue.ready(moved.order)).collect();
         let family = self.store.family("ready");

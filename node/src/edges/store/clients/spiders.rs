@@ -10,13 +10,14 @@ mod tests;
 use std::collections::VecDeque;
 
 use proto::clients::ask::{ANSWER_BYTES_MAX, LOOK_ROWS_MAX};
-use proto::clients::identity::{ClientQueueId, is_queue};
+use proto::clients::identity::{ClientQueueId, is_client, is_queue};
 use proto::clients::page::PageState;
 use proto::clients::record::{ClientQueue, ClientUrl};
 use proto::clients::spider::{
-    AT_ONCE, Crawled, Found, LINKS, PAGES, SpiderAsk, SpiderRules, SpiderSaid, is_pages, links_metadata, page_key,
-    queue_of, read_links,
+    AT_ONCE, Crawled, Found, LINKS, PAGES, ROW_BYTES_MAX, SpiderAsk, SpiderRules, SpiderSaid, crawl_of_row, is_pages,
+    links_metadata, page_key, queue_of, read_links, read_row, row_metadata, row_place,
 };
+use proto::cluster::repair::Changed;
 use proto::cluster::slot_set::SlotSet;
 use proto::id::{SLOTS, Slot};
 use proto::key::UrlKey;
@@ -26,6 +27,7 @@ use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 
 use super::{Change, Decided, Line, Store, StoreError, crawl_prefix, split_agenda};
+use crate::edges::store::found::{page_of_row, says_the_same};
 
 /// Pages that one call hands out, or puts up again: each is a record to be replicated, and the coordinator has room for some thousands.
 const PAGES_AT_ONCE: usize = 1_000;
@@ -226,6 +228,13 @@ impl Change<'_> {
                 }
                 SpiderSaid::Changed(changed)
             }
+            SpiderAsk::Links(rows) => {
+                let mut changed = 0;
+                for row in rows {
+                    changed += u64::from(self.keep_row(&row, unix_ms)?);
+                }
+                SpiderSaid::Changed(changed)
+            }
             SpiderAsk::Take { .. } | SpiderAsk::Reload { .. } => return Err(damaged("asked of the wrong part")),
         };
         Ok(self.decided(said))
@@ -342,8 +351,57 @@ impl Change<'_> {
         Ok(true)
     }
 
+    /// The cluster itself crawled a page: its row is kept beside it. Says whether that is news.
+    fn keep_row(&mut self, row: &[u8], unix_ms: u64) -> Result<bool, StoreError> {
+        let Some((queue, name)) = page_of_row(row).as_ref().and_then(row_place).filter(|_| row.len() <= ROW_BYTES_MAX)
+        else {
+            tracing::warn!("the links of a page are left out: what was told of them contradicts itself");
+            return Ok(false);
+        };
+        if self.is_row_of_nothing(&name)? {
+            return Ok(false);
+        }
+        let key = queue.url(&name);
+        let old = self.client_url(&key)?;
+        let before = old.as_ref().and_then(|old| read_row(&old.metadata));
+        if before.is_some_and(|before| says_the_same(&before, row)) {
+            return Ok(false);
+        }
+        let created_ms = old.as_ref().map_or(unix_ms, |old| old.created_ms);
+        let new = ClientUrl { url: name, created_ms, metadata: row_metadata(row), ..ClientUrl::default() };
+        self.put_page(&queue, key, old, new, unix_ms)?;
+        Ok(true)
+    }
+
+    /// Whether a row is of a crawl that nobody runs any more.
+    pub(super) fn is_row_of_nothing(&mut self, name: &str) -> Result<bool, StoreError> {
+        let gone = self.store.gone()?;
+        Ok(crawl_of_row(name).is_none_or(|crawl| gone.has(crawl)))
+    }
+
+    /// A page of the cluster's own is gone, and so is its row; what that changes.
+    pub(in crate::edges::store) fn forget_row(&mut self, page: &UrlKey) -> Result<Vec<Changed>, StoreError> {
+        let Some((queue, name)) = row_place(page).filter(|_| !is_client(page)) else { return Ok(Vec::new()) };
+        let key = queue.url(&name);
+        let Some(old) = self.client_url(&key)? else { return Ok(Vec::new()) };
+        self.replace_client(&queue, key, Some(old), None, 0)?;
+        Ok(std::mem::take(&mut self.clients.changed))
+    }
+
     /// The graph hears of the links of a page.
-    pub(super) fn find_links(&mut self, page: &ClientUrl, unix_ms: u64) {
+    pub(super) fn find_links(&mut self, page: &ClientUrl, unix_ms: u64) -> Result<(), StoreError> {
+        if let Some(row) = read_row(&page.metadata) {
+            let place = page_of_row(&row).as_ref().and_then(row_place);
+            return match place.is_some_and(|(_, name)| name == page.url) {
+                true => self.find_row(&row),
+                false => Ok(()), // a peer's fault
+            };
+        }
+        self.find_reported(page, unix_ms);
+        Ok(())
+    }
+
+    fn find_reported(&mut self, page: &ClientUrl, unix_ms: u64) {
         let (Some((content, links)), Some(url)) = (read_links(&page.metadata), canonical(&page.url)) else { return };
         self.begin_finding_worth(&page_key(&url), OWN_PRIORITY, content, unix_ms);
         for link in links.iter().filter_map(|link| canonical(link)) {
