@@ -1,6 +1,6 @@
 //! Scores steer the crawl: what the links between pages say decides what is fetched next, in a crawl that runs and in a folder.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -153,6 +153,78 @@ fn a_folder_without_a_graph_says_what_to_do() {
     run(&["pages", "rank", "--data", work.path().join("none").to_str().unwrap()]).complains(3, &["no orbweaver data"]);
 }
 
+/// The rows that a running cluster tells; nothing while it cannot.
+fn told(fleet: &Fleet, arguments: &[&str]) -> Option<Vec<Value>> {
+    let ended = fleet.ctl(&[&["--json"], arguments].concat());
+    (ended.code == Some(0)).then(|| ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+fn texts(rows: &[Value], field: &str) -> Vec<String> {
+    rows.iter().map(|row| row[field].as_str().unwrap().to_owned()).collect()
+}
+
+fn sorted(mut texts: Vec<String>) -> Vec<String> {
+    texts.sort();
+    texts
+}
+
+/// What a cluster that runs tells of its graph is what the folder of one of its nodes holds, which keeps all of it.
+fn assert_told_as_in(fleet: &Fleet, data: &std::path::Path, one: &str) {
+    let ask = |arguments: &[&str]| {
+        let mut rows = None;
+        wait_until("the cluster answers", || {
+            rows = told(fleet, arguments);
+            rows.is_some()
+        });
+        rows.unwrap()
+    };
+    let read = |arguments: &[&str]| graph_rows(arguments, data).expect("there is a graph");
+    // Links of a page may be told before its record says that it was crawled.
+    wait_until("every page is settled", || {
+        ask(&["pages", "dump", "info"])
+            .iter()
+            .all(|row| row["crawls"].as_u64() > Some(0) && row["first_crawl_ms"].is_u64())
+    });
+    let (info, here) = (ask(&["pages", "dump", "info"]), read(&["pages", "dump", "info"]));
+    assert_eq!(sorted(texts(&info, "url")), sorted(texts(&here, "url")), "every page once");
+    let total: f64 = info.iter().map(|row| row["score"].as_f64().unwrap()).sum();
+    assert!((total - 1.0).abs() < 1e-6, "{total}");
+    let links = ask(&["pages", "dump", "links"]);
+    assert_eq!(links.len(), read(&["pages", "dump", "links"]).len());
+    for by in ["pagerank", "hits-authority", "hits-hub"] {
+        let arguments = ["pages", "rank", "--by", by, "--top", "1000"];
+        let (ranked, here) = (ask(&arguments), read(&arguments));
+        let scores = |rows: &[Value]| -> BTreeMap<String, f64> {
+            texts(rows, "url").into_iter().zip(rows.iter().map(|row| row["score"].as_f64().unwrap())).collect()
+        };
+        let (ranked, here) = (scores(&ranked), scores(&here));
+        assert_eq!(ranked.len(), info.len());
+        assert!(ranked.iter().all(|(url, score)| (score - here[url]).abs() < 1e-7), "{by}");
+    }
+    let related = |rows: &[Value]| {
+        sorted(rows.iter().map(|row| format!("{} {}", row["relation"], row["url"])).collect::<Vec<_>>())
+    };
+    let around = ask(&["pages", "links", one]);
+    assert_eq!(related(&around), related(&read(&["pages", "links", one])));
+    assert!(around.iter().any(|row| row["relation"] == "from") && around.iter().any(|row| row["relation"] == "to"));
+    let id = info.iter().find(|row| row["url"] == one).unwrap()["id"].as_str().unwrap();
+    assert_eq!(related(&ask(&["pages", "links", id])), related(&around), "an id names the page, too");
+    let found = ask(&["pages", "find", "/1[0-9]$"]);
+    assert_eq!(sorted(texts(&found, "url")), sorted(texts(&read(&["pages", "find", "/1[0-9]$"]), "url")));
+    let deepest = info.iter().max_by_key(|row| row["depth"].as_u64()).unwrap();
+    let path = ask(&["pages", "path", deepest["url"].as_str().unwrap()]);
+    assert_eq!(path[0]["url"], deepest["url"]);
+    assert!(path.len() > 1 && deepest["depth"].as_u64() > Some(0), "{deepest}");
+    let seed = info.iter().find(|row| row["id"] == path[path.len() - 1]["id"]).unwrap();
+    assert!(seed["depth"] == 0 && seed["first_linker"].is_null(), "up to a seed: {seed}");
+    fleet.ctl(&["pages", "links", "http://nowhere.example/"]).complains(1, &["not in the page graph"]);
+    fleet.ctl(&["pages", "find", "("]).complains(2, &["regex"]);
+    fleet.ctl(&["schedule", "reload", "--by", "hits"]).complains(1, &["go by pagerank"]);
+    wait_until("scores are computed when somebody wants it", || {
+        told(fleet, &["schedule", "reload"]).is_some_and(|rows| rows[0]["by"] == "pagerank")
+    });
+}
+
 /// Pages that a cluster crawls, on many domains, each of which links to some others.
 const WEB: usize = 120;
 const DOMAINS: usize = 17;
@@ -194,6 +266,7 @@ fn a_cluster_ranks_what_it_crawls_as_one_node_would_also_without_one_of_its_node
     assert!(first > WEB / 4 && first <= WEB / 2, "{first}");
     submit(&fleet, 0..WEB / 4);
     wait_until("three nodes compute what one would", || apart(&fleet, &[0, 1, 2], first) < 1e-6);
+    assert_told_as_in(&fleet, &fleet.data(0), &url(9, server.address().port()));
 
     fleet.kill_node(1);
     submit(&fleet, 0..WEB);
@@ -214,11 +287,9 @@ fn a_cluster_fetches_the_neighbours_of_a_hub_earlier() {
     // A limit makes the crawl wait for its scores: nothing depends on who is faster.
     add(&fleet, &["--max-pages", "100"]);
     wait_until("the hub is next", || {
-        let first = |node: usize| {
-            let waiting = graph_rows(&["schedule", "dump"], &fleet.data(node)).unwrap_or_default();
-            waiting.first().is_some_and(|row| row["url"] == server.url("/hub"))
-        };
-        (0..3).any(first) || server.pages().iter().any(|path| path == "/hub")
+        let waiting = told(&fleet, &["schedule", "dump"]).unwrap_or_default();
+        waiting.first().is_some_and(|row| row["url"] == server.url("/hub"))
+            || server.pages().iter().any(|path| path == "/hub")
     });
     add(&fleet, &["--replace"]);
     let fetched = || server.pages().into_iter().collect::<BTreeSet<String>>().len();

@@ -2,7 +2,6 @@
 //! node of a cluster.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};

@@ -6,6 +6,7 @@ mod backups;
 mod batch;
 mod content;
 mod crawl;
+mod graph;
 mod notes;
 mod pages;
 mod proxies;
@@ -448,6 +449,7 @@ impl Shared {
             Request::Operation { operation, body, merge } => self.operation(node, swarm, operation, &body, merge).await,
             Request::Records(request) => self.records(node, request).await,
             Request::Source(request) => self.source(caller, node, swarm, *request).await,
+            Request::Pages(request) => self.pages(node, swarm, request).await,
         }
     }
 

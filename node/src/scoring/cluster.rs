@@ -42,6 +42,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long after a ranking that came to nothing the next one is begun.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// How long whoever wants scores now waits for them.
+const NOW_PATIENCE: Duration = Duration::from_secs(50);
 /// Pages whose levels are told at once.
 const TOLD_AT_ONCE: usize = 2_000;
 /// Pages that keepers are told of at once.
@@ -81,6 +83,13 @@ struct Board {
     part: Option<Arc<Mutex<Part>>>,
     /// Its number; the part is there when it is prepared.
     number: u64,
+    /// The graph, until the end: the folder is in use as long as somebody has it.
+    graph: Option<PageGraph>,
+    /// Somebody wants scores to be computed now.
+    wanted: bool,
+    /// How often they were since the start, and how many pages moved the last time.
+    computed: u64,
+    moved: u64,
 }
 
 /// Scoring in a cluster. Clones share it.
@@ -88,12 +97,15 @@ struct Board {
 pub struct ClusterScoring {
     board: Arc<Mutex<Board>>,
     desk: Desk,
+    /// What is computed, as the settings say it.
+    name: &'static str,
 }
 
 /// The threads of it.
 pub struct ScoringThread {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    scoring: ClusterScoring,
 }
 
 impl ScoringThread {
@@ -105,6 +117,7 @@ impl ScoringThread {
                 warn!("a scoring thread did not end well");
             }
         }
+        self.scoring.board().graph = None;
     }
 }
 
@@ -125,7 +138,9 @@ impl ClusterScoring {
             }
             ScoreBy::PageRank | ScoreBy::None => By::PageRank(config.damping),
         };
-        let scoring = ClusterScoring { board: Arc::default(), desk: desk.clone() };
+        let name = if by == By::Hits { ScoreBy::Hits.name() } else { ScoreBy::PageRank.name() };
+        let board = Board { graph: Some(graph.clone()), ..Board::default() };
+        let scoring = ClusterScoring { board: Arc::new(Mutex::new(board)), desk: desk.clone(), name };
         let ends = Arc::new(AtomicBool::new(false));
         let dir = graph.dir().to_owned();
         let mut teller = Teller {
@@ -154,11 +169,39 @@ impl ClusterScoring {
             thread("scoring").spawn(move || work.run()).map_err(&failed)?,
             thread("links").spawn(move || teller.run()).map_err(&failed)?,
         ];
-        Ok((scoring, ScoringThread { ends, threads }))
+        Ok((scoring.clone(), ScoringThread { ends, threads, scoring }))
     }
 
     fn board(&self) -> std::sync::MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The page graph of this node.
+    pub fn graph(&self) -> Option<PageGraph> {
+        self.board().graph.clone()
+    }
+
+    /// Has scores computed now; says how many pages that moved here.
+    pub async fn compute_now(&self, by: &str) -> Result<u64, String> {
+        if by != self.name {
+            let name = self.name;
+            return Err(format!(
+                "the queues of this cluster go by {name}; change [score] by in the settings of its nodes"
+            ));
+        }
+        let before = {
+            let mut board = self.board();
+            board.wanted = true;
+            board.computed
+        };
+        for _ in 0..NOW_PATIENCE.as_millis() / AGAIN_AFTER.as_millis() {
+            tokio::time::sleep(AGAIN_AFTER).await;
+            let board = self.board();
+            if board.computed > before {
+                return Ok(board.moved);
+            }
+        }
+        Err("scores are not computed yet: some node does not take part; it is tried again".to_owned())
     }
 
     /// Answers another node.
@@ -275,7 +318,7 @@ impl Work {
                 self.not_before = Instant::now() + AFTER_FAILURE;
             }
             let until = Instant::now() + LOOK_EVERY;
-            while Instant::now() < until && !self.ends.load(Relaxed) && !self.is_ordered() {
+            while Instant::now() < until && !self.ends.load(Relaxed) && !self.is_called() {
                 std::thread::sleep(AGAIN_AFTER);
             }
         }
@@ -286,6 +329,12 @@ impl Work {
 
     fn is_ordered(&self) -> bool {
         self.scoring.board().ordered.is_some()
+    }
+
+    /// Whether there is something to be done at once.
+    fn is_called(&self) -> bool {
+        let board = self.scoring.board();
+        board.ordered.is_some() || (board.wanted && Instant::now() >= self.not_before)
     }
 
     fn take_in(&mut self) -> Result<(), StoreError> {
@@ -300,7 +349,7 @@ impl Work {
         let crawled = self.intake.counts().crawled;
         if !self.is_ordered()
             && Instant::now() >= self.not_before
-            && self.config.is_due(crawled, self.computed_at, self.last.elapsed())
+            && (self.scoring.board().wanted || self.config.is_due(crawled, self.computed_at, self.last.elapsed()))
         {
             self.begin();
         }
@@ -311,6 +360,11 @@ impl Work {
             Some((part, loops)) => {
                 let moved = self.steer(&part)?;
                 self.keep(&part, crawled);
+                {
+                    let mut board = self.scoring.board();
+                    (board.wanted, board.moved) = (false, moved);
+                    board.computed += 1;
+                }
                 (self.computed_at, self.last) = (crawled, Instant::now());
                 let (pages, milliseconds) = (lock(&part).ranking.scores().1, begun.elapsed().as_millis() as u64);
                 let members = order.members.len();
@@ -493,8 +547,8 @@ impl Work {
         let score = |ours: &u32| scores.get(*ours as usize).copied().unwrap_or(0.0);
         let all: Vec<f64> = part.mine.iter().map(score).collect();
         let dir = self.graph.dir().join(FOLDER);
-        let name = if self.by == By::Hits { ScoreBy::Hits.name() } else { ScoreBy::PageRank.name() };
-        let kept = std::fs::create_dir_all(&dir).and_then(|()| write_state(&state_file(&dir, name), crawled, &all));
+        let file = state_file(&dir, self.scoring.name);
+        let kept = std::fs::create_dir_all(&dir).and_then(|()| write_state(&file, crawled, &all));
         if let Err(error) = kept {
             warn!(%error, dir = %dir.display(), "scores are not kept");
         }

@@ -72,6 +72,9 @@ impl Change<'_> {
 
     /// A page was fetched here that a cluster crawls: these links are to be told to whoever keeps it.
     pub fn find_untold(&mut self, pick: &Pick, links: &[Discovered], unix_ms: u64) -> Result<(), StoreError> {
+        if !self.store.options.graph {
+            return Ok(());
+        }
         let crawl = pick.queue.crawl();
         self.begin_finding(&UrlKey::new(crawl, &pick.entry.url), pick.order.priority, unix_ms);
         if let Some(finding) = &mut self.finding {

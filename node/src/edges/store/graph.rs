@@ -329,6 +329,38 @@ impl PageGraph {
         self.each_of(b'k', |number, bytes| each(number, UrlKey::from_bytes(bytes)))
     }
 
+    /// Pages from this number on, at most so many.
+    pub fn pages_from(&self, first: u32, limit: usize) -> Result<Vec<(u32, UrlKey)>, StoreError> {
+        let rows = self.some_of(b'k', first, limit)?;
+        Ok(rows.into_iter().map(|(number, bytes)| (number, UrlKey::from_bytes(&bytes))).collect())
+    }
+
+    /// Pages whose links are known from this number on, at most so many; each with its links, and how many of these lead to other domains.
+    pub fn links_from(&self, first: u32, limit: usize) -> Result<Vec<(u32, Vec<u32>, usize)>, StoreError> {
+        let damaged = |error| StoreError::damaged("link", error);
+        let read = |(number, bytes): (u32, Vec<u8>)| {
+            let row = Row::read(number, &bytes).map_err(damaged)?;
+            let others = row.other_domains() as usize;
+            Ok((number, row.collect::<Result<_, _>>().map_err(damaged)?, others))
+        };
+        self.some_of(b'l', first, limit)?.into_iter().map(read).collect()
+    }
+
+    fn some_of(&self, kind: u8, first: u32, limit: usize) -> Result<Vec<(u32, Vec<u8>)>, StoreError> {
+        let mut some = Vec::new();
+        let Some(family) = self.family("link") else { return Ok(some) };
+        let rows = self.db.iterator_cf(family, IteratorMode::From(&numbered(kind, first), Direction::Forward));
+        for row in rows.take(limit) {
+            let (key, value) = row.map_err(|error| self.failed(&error))?;
+            if key.first() != Some(&kind) {
+                break;
+            }
+            let number = key[1..].try_into().map_err(|_| StoreError::damaged("link", "a key without a number"))?;
+            some.push((u32::from_be_bytes(number), value.into_vec()));
+        }
+        Ok(some)
+    }
+
     /// Calls `each` with every page whose content is worth something by itself, in no order.
     pub fn each_content(&self, mut each: impl FnMut(u32, f32)) -> Result<(), StoreError> {
         let Some(family) = self.family("page") else { return Ok(()) };
@@ -418,7 +450,7 @@ impl PageGraph {
                 let now = self.db.get_pinned_cf(levels, key.as_bytes()).map_err(|error| self.failed(&error))?;
                 let now = now.and_then(|row| row.as_ref().try_into().ok()).map_or(0, i16::from_le_bytes);
                 let priority = order.priority; // follows from the record and the level
-                Ok((level != now).then(|| Move { queue, order, priority, level: Some((key, level)) }))
+                Ok((level != now).then_some(Move { queue, order, priority, level: Some((key, level)) }))
             },
             &mut moves,
         )

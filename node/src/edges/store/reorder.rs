@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use proto::batch::Entry;
+use proto::cluster::slot_set::SlotSet;
 use proto::key::{Order, QueueKey};
 use proto::wire;
 
@@ -21,6 +22,35 @@ impl Store {
             let entry = wire::decode(&value).map_err(|error| StoreError::damaged("ready", error))?;
             Ok((queue, order, entry))
         })
+    }
+}
+
+/// Rows that one look at what waits reads: the disk thread has other work.
+const LOOKED_AT: usize = 2_048;
+/// Entries that it gives.
+const GIVEN: usize = 500;
+
+/// Waiting entries, and behind which row to go on.
+type Waiting = (Vec<(QueueKey, Order, Entry)>, Option<Vec<u8>>);
+
+impl Store {
+    /// Some of what waits in the queues of these slots, behind the row `after`.
+    pub fn some_waiting(&self, slots: &SlotSet, after: &[u8]) -> Result<Waiting, StoreError> {
+        let mut given = Vec::new();
+        let rows = self.rows_after("ready", after, LOOKED_AT)?;
+        let next = rows.last().filter(|_| rows.len() == LOOKED_AT).map(|(key, _)| key.clone());
+        for (key, value) in rows {
+            let (Some(queue), Some(order)) = (QueueKey::prefix_of(&key), Order::suffix_of(&key)) else {
+                return Err(StoreError::damaged("ready", "a key without queue and order"));
+            };
+            if slots.contains(queue.slot()) {
+                given.push((queue, order, wire::decode(&value).map_err(|error| StoreError::damaged("ready", error))?));
+            }
+            if given.len() >= GIVEN {
+                return Ok((given, Some(key)));
+            }
+        }
+        Ok((given, next))
     }
 }
 

@@ -41,6 +41,12 @@ const AGENDA_ROWS: usize = 256;
 const QUEUE_ROWS: usize = 4;
 const QUEUE_ROWS_MAX: usize = 1_024;
 
+/// Pages that one look at the schedule gives.
+const GIVEN: usize = 500;
+
+/// Pages with their domains, and the times before which they are not handed out; and behind which row to go on.
+type SomePages = (Vec<(String, u64, String, PageState)>, Option<Vec<u8>>);
+
 /// What the graph notes as the priority that a page was found with; pages of spiders stand in no queue of the crawl that goes by it.
 const OWN_PRIORITY: u16 = 100;
 
@@ -140,6 +146,35 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Some pages of these slots that wait or that a spider has, behind the row `after`, as [`Store::each_scheduled`] tells them; and behind which row to go on.
+    pub fn some_scheduled(&self, slots: &SlotSet, after: &[u8]) -> Result<SomePages, StoreError> {
+        let mut given = Vec::new();
+        let rows = self.rows_after("turn", after, LOOK_ROWS_MAX)?;
+        let next = rows.last().filter(|_| rows.len() == LOOK_ROWS_MAX).map(|(key, _)| key.clone());
+        for (key, _) in rows {
+            // A queue's own bytes end with the second zero behind its slot.
+            let zeros = key.iter().enumerate().skip(2).filter(|(_, byte)| **byte == 0);
+            let Some(end) = zeros.map(|(at, _)| at + 1).nth(1) else { return Err(damaged("a turn of nothing")) };
+            let (prefix, part) = (&key[..=end.min(key.len() - 1)], key.get(end).copied());
+            let Some(queue) = ClientQueueId::from_prefix(&key[..end]) else { continue };
+            if !is_pages(queue.crawl()) || !slots.contains(queue.slot()) {
+                continue;
+            }
+            let (at_ms, url) = match part {
+                Some(RANKED) => (0, split_ranked(&key, prefix)?.1),
+                _ => super::act::split_turn(&key, prefix)?,
+            };
+            let at_ms = if part == Some(DATED) { at_ms.saturating_mul(1_000) } else { at_ms };
+            if let Some(page) = self.client_url(&queue.url(&url))? {
+                given.push((queue.key(), at_ms, url, state(&page)));
+            }
+            if given.len() >= GIVEN {
+                return Ok((given, Some(key)));
+            }
+        }
+        Ok((given, next))
     }
 
     /// Does what needs to look at many rows, as a batch of its own. `slots` are those that this node may hand pages out of.
