@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::fleet::Fleet;
+use tests::program::run;
 use tests::ranking::{apart, computed, rows};
 use tests::spider::{Spider, start};
 use tests::wait_until;
@@ -272,12 +273,21 @@ fn scores_of_what_spiders_report_reorder_what_they_are_told() {
     let door = door.strip_suffix("/metrics").unwrap().to_owned();
     wait_until("scores are computed", || computed(&door) > 0);
     assert_eq!(spider.request(2), [hub.as_str(), listed[30].as_str()], "who is linked to most is next");
+    let data = work.path().join("data");
+    let told = |arguments: &[&str]| {
+        let ended = run(&[&["ctl", "--json", "--data", data.to_str().unwrap()], arguments].concat());
+        assert_eq!(ended.code, Some(0), "{ended}");
+        ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let (scheduled, best) = (told(&["schedule", "dump"]), told(&["pages", "rank", "--top", "1"]));
     running.interrupt();
     let ended = running.wait();
     assert_eq!(ended.code, Some(0), "{ended}");
 
-    let data = work.path().join("data");
     let waiting = rows(&["schedule", "dump"], &data);
+    let urls = |rows: &[Value]| rows.iter().map(|row| row["url"].to_string()).collect::<BTreeSet<String>>();
+    assert_eq!((urls(&scheduled), scheduled.len()), (urls(&waiting), waiting.len()), "a node that runs tells the same");
+    assert_eq!(best[0]["url"], hub.as_str());
     assert_eq!(waiting.len(), 31, "29 that wait, the hub and another that are handed out");
     assert_eq!(waiting.iter().filter(|row| row["not_before_ms"].is_u64()).count(), 2);
     assert!(waiting.iter().find(|row| row["url"] == hub.as_str()).unwrap()["level"].as_i64() > Some(0));
