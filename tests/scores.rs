@@ -1,11 +1,14 @@
 //! Scores steer the crawl: what the links between pages say decides what is fetched next, in a crawl that runs and in a folder.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use serde_json::Value;
+use tests::fleet::Fleet;
 use tests::found;
 use tests::program::{Crawl, get, run};
+use tests::ranking::{apart, graph_rows};
 use tests::raw::{Asked, RawServer, Reply};
 use tests::wait_until;
 
@@ -148,4 +151,152 @@ fn a_folder_without_a_graph_says_what_to_do() {
     let data = crawl.data();
     run(&["pages", "rank", "--data", data.to_str().unwrap()]).complains(3, &["no page graph", "--score"]);
     run(&["pages", "rank", "--data", work.path().join("none").to_str().unwrap()]).complains(3, &["no orbweaver data"]);
+}
+
+/// The rows that a running cluster tells; nothing while it cannot.
+fn told(fleet: &Fleet, arguments: &[&str]) -> Option<Vec<Value>> {
+    let ended = fleet.ctl(&[&["--json"], arguments].concat());
+    (ended.code == Some(0)).then(|| ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+fn texts(rows: &[Value], field: &str) -> Vec<String> {
+    rows.iter().map(|row| row[field].as_str().unwrap().to_owned()).collect()
+}
+
+fn sorted(mut texts: Vec<String>) -> Vec<String> {
+    texts.sort();
+    texts
+}
+
+/// What a cluster that runs tells of its graph is what the folder of one of its nodes holds, which keeps all of it.
+fn assert_told_as_in(fleet: &Fleet, data: &std::path::Path, one: &str) {
+    let ask = |arguments: &[&str]| {
+        let mut rows = None;
+        wait_until("the cluster answers", || {
+            rows = told(fleet, arguments);
+            rows.is_some()
+        });
+        rows.unwrap()
+    };
+    let read = |arguments: &[&str]| graph_rows(arguments, data).expect("there is a graph");
+    // Links of a page may be told before its record says that it was crawled.
+    wait_until("every page is settled", || {
+        ask(&["pages", "dump", "info"])
+            .iter()
+            .all(|row| row["crawls"].as_u64() > Some(0) && row["first_crawl_ms"].is_u64())
+    });
+    let (info, here) = (ask(&["pages", "dump", "info"]), read(&["pages", "dump", "info"]));
+    assert_eq!(sorted(texts(&info, "url")), sorted(texts(&here, "url")), "every page once");
+    let total: f64 = info.iter().map(|row| row["score"].as_f64().unwrap()).sum();
+    assert!((total - 1.0).abs() < 1e-6, "{total}");
+    let links = ask(&["pages", "dump", "links"]);
+    assert_eq!(links.len(), read(&["pages", "dump", "links"]).len());
+    for by in ["pagerank", "hits-authority", "hits-hub"] {
+        let arguments = ["pages", "rank", "--by", by, "--top", "1000"];
+        let (ranked, here) = (ask(&arguments), read(&arguments));
+        let scores = |rows: &[Value]| -> BTreeMap<String, f64> {
+            texts(rows, "url").into_iter().zip(rows.iter().map(|row| row["score"].as_f64().unwrap())).collect()
+        };
+        let (ranked, here) = (scores(&ranked), scores(&here));
+        assert_eq!(ranked.len(), info.len());
+        assert!(ranked.iter().all(|(url, score)| (score - here[url]).abs() < 1e-7), "{by}");
+    }
+    let related = |rows: &[Value]| {
+        sorted(rows.iter().map(|row| format!("{} {}", row["relation"], row["url"])).collect::<Vec<_>>())
+    };
+    let around = ask(&["pages", "links", one]);
+    assert_eq!(related(&around), related(&read(&["pages", "links", one])));
+    assert!(around.iter().any(|row| row["relation"] == "from") && around.iter().any(|row| row["relation"] == "to"));
+    let id = info.iter().find(|row| row["url"] == one).unwrap()["id"].as_str().unwrap();
+    assert_eq!(related(&ask(&["pages", "links", id])), related(&around), "an id names the page, too");
+    let found = ask(&["pages", "find", "/1[0-9]$"]);
+    assert_eq!(sorted(texts(&found, "url")), sorted(texts(&read(&["pages", "find", "/1[0-9]$"]), "url")));
+    let deepest = info.iter().max_by_key(|row| row["depth"].as_u64()).unwrap();
+    let path = ask(&["pages", "path", deepest["url"].as_str().unwrap()]);
+    assert_eq!(path[0]["url"], deepest["url"]);
+    assert!(path.len() > 1 && deepest["depth"].as_u64() > Some(0), "{deepest}");
+    let seed = info.iter().find(|row| row["id"] == path[path.len() - 1]["id"]).unwrap();
+    assert!(seed["depth"] == 0 && seed["first_linker"].is_null(), "up to a seed: {seed}");
+    fleet.ctl(&["pages", "links", "http://nowhere.example/"]).complains(1, &["not in the page graph"]);
+    fleet.ctl(&["pages", "find", "("]).complains(2, &["regex"]);
+    fleet.ctl(&["schedule", "reload", "--by", "hits"]).complains(1, &["go by pagerank"]);
+    wait_until("scores are computed when somebody wants it", || {
+        told(fleet, &["schedule", "reload"]).is_some_and(|rows| rows[0]["by"] == "pagerank")
+    });
+}
+
+/// Pages that a cluster crawls, on many domains, each of which links to some others.
+const WEB: usize = 120;
+const DOMAINS: usize = 17;
+
+fn linked_from(page: usize) -> Vec<usize> {
+    let until = if page < WEB / 2 { WEB / 2 } else { WEB }; // the first half does not know the second
+    let linked = (0..page % 5).map(|step| (page * 7 + step * step * 13 + 5) % until);
+    linked.chain(page.is_multiple_of(3).then_some(0)).collect()
+}
+
+/// These pages, and all that can be reached from them.
+fn reached(seeds: impl Iterator<Item = usize>) -> BTreeSet<usize> {
+    let (mut open, mut reached): (Vec<usize>, _) = (seeds.collect(), BTreeSet::new());
+    while let Some(page) = open.pop() {
+        if reached.insert(page) {
+            open.extend(linked_from(page));
+        }
+    }
+    reached
+}
+
+#[test]
+fn a_cluster_ranks_what_it_crawls_as_one_node_would_also_without_one_of_its_nodes() {
+    let work = tempfile::tempdir().unwrap();
+    let url = |page: usize, port: u16| format!("http://d{}.test:{port}/{page}", page % DOMAINS);
+    let server = RawServer::start(move |asked| match asked.path[1..].parse() {
+        Ok(page) => Reply::page(&linked_from(page).into_iter().map(|to| url(to, asked.port)).collect::<Vec<_>>()),
+        Err(_) => Reply::status(404),
+    });
+    let hosts: String = (0..DOMAINS).map(|domain| format!("\"d{domain}.test\" = \"127.0.0.1\"\n")).collect();
+    let section = format!("[score]\nby = \"pagerank\"\nupdate_interval_s = 1\n[fetch.hosts]\n{hosts}");
+    let mut fleet = Fleet::start(work.path(), 3, &section);
+    let submit = |fleet: &Fleet, pages: std::ops::Range<usize>| {
+        let urls: Vec<String> = pages.map(|page| url(page, server.address().port())).collect();
+        let arguments: Vec<&str> = ["url", "add"].into_iter().chain(urls.iter().map(String::as_str)).collect();
+        wait_until("the seeds are kept", || fleet.ask(&arguments)["Added"]["kept"] == urls.len());
+    };
+    let first = reached(0..WEB / 4).len();
+    assert!(first > WEB / 4 && first <= WEB / 2, "{first}");
+    submit(&fleet, 0..WEB / 4);
+    wait_until("three nodes compute what one would", || apart(&fleet, &[0, 1, 2], first) < 1e-6);
+    assert_told_as_in(&fleet, &fleet.data(0), &url(9, server.address().port()));
+
+    fleet.kill_node(1);
+    submit(&fleet, 0..WEB);
+    wait_until("two nodes compute what one would", || apart(&fleet, &[0, 2], WEB) < 1e-6);
+    assert_eq!(reached(0..WEB).len(), WEB);
+}
+
+#[test]
+fn a_cluster_fetches_the_neighbours_of_a_hub_earlier() {
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::start(site);
+    let mut fleet = Fleet::start(work.path(), 3, "[score]\nby = \"pagerank\"\nupdate_interval_s = 1\n");
+    let seed = server.url("/");
+    let add = |fleet: &Fleet, more: &[&str]| {
+        let arguments = [&["crawl", "add", "hubs", seed.as_str()], more].concat();
+        wait_until("the crawl is defined", || fleet.ctl(&arguments).code == Some(0));
+    };
+    // A limit makes the crawl wait for its scores: nothing depends on who is faster.
+    add(&fleet, &["--max-pages", "100"]);
+    wait_until("the hub is next", || {
+        let waiting = told(&fleet, &["schedule", "dump"]).unwrap_or_default();
+        waiting.first().is_some_and(|row| row["url"] == server.url("/hub"))
+            || server.pages().iter().any(|path| path == "/hub")
+    });
+    add(&fleet, &["--replace"]);
+    let fetched = || server.pages().into_iter().collect::<BTreeSet<String>>().len();
+    wait_until("every page is fetched", || fetched() >= LISTED + NEIGHBOURS + 2);
+    let with = before_the_neighbours(&server);
+    let hub = server.pages().iter().position(|path| path == "/hub").unwrap();
+    assert!(hub < with && with < LISTED, "by depth they come last: {hub}, {with}");
+    fleet.interrupt();
+    (0..3).for_each(|node| drop(found::assert_recount(&fleet.data(node))));
 }

@@ -1,13 +1,13 @@
 //! The door for spiders: what it answers, that pages come best first and by the rates, that nothing is lost that a spider took, and all of it through any
 //! node of a cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::fleet::Fleet;
 use tests::program::run;
+use tests::ranking::{apart, computed, rows};
 use tests::spider::{Spider, start};
 use tests::wait_until;
 
@@ -258,27 +258,6 @@ fn every_node_of_a_cluster_serves_and_one_may_die() {
     assert!(reported.iter().all(|url| !rest.contains(url)), "what was reported is done");
 }
 
-/// How often scores were computed behind a door.
-fn computed(door: &str) -> u64 {
-    let (_, metrics) = tests::program::get(door, "/metrics");
-    let line = metrics.lines().find_map(|line| line.strip_prefix("orbweaver_score_seconds_count "));
-    line.map_or(0, |count| count.parse().unwrap())
-}
-
-/// The rows about a graph, unless nothing has been taken into it yet.
-fn graph_rows(arguments: &[&str], data: &Path) -> Option<Vec<Value>> {
-    let ended = run(&[arguments, &["--json", "--data", data.to_str().unwrap()]].concat());
-    if ended.code == Some(3) && ended.stderr.contains("no page graph") {
-        return None;
-    }
-    assert_eq!(ended.code, Some(0), "{ended}");
-    Some(ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
-}
-
-fn rows(arguments: &[&str], data: &Path) -> Vec<Value> {
-    graph_rows(arguments, data).expect("there is a graph")
-}
-
 #[test]
 fn scores_of_what_spiders_report_reorder_what_they_are_told() {
     let work = tempfile::tempdir().unwrap();
@@ -294,12 +273,21 @@ fn scores_of_what_spiders_report_reorder_what_they_are_told() {
     let door = door.strip_suffix("/metrics").unwrap().to_owned();
     wait_until("scores are computed", || computed(&door) > 0);
     assert_eq!(spider.request(2), [hub.as_str(), listed[30].as_str()], "who is linked to most is next");
+    let data = work.path().join("data");
+    let told = |arguments: &[&str]| {
+        let ended = run(&[&["ctl", "--json", "--data", data.to_str().unwrap()], arguments].concat());
+        assert_eq!(ended.code, Some(0), "{ended}");
+        ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let (scheduled, best) = (told(&["schedule", "dump"]), told(&["pages", "rank", "--top", "1"]));
     running.interrupt();
     let ended = running.wait();
     assert_eq!(ended.code, Some(0), "{ended}");
 
-    let data = work.path().join("data");
     let waiting = rows(&["schedule", "dump"], &data);
+    let urls = |rows: &[Value]| rows.iter().map(|row| row["url"].to_string()).collect::<BTreeSet<String>>();
+    assert_eq!((urls(&scheduled), scheduled.len()), (urls(&waiting), waiting.len()), "a node that runs tells the same");
+    assert_eq!(best[0]["url"], hub.as_str());
     assert_eq!(waiting.len(), 31, "29 that wait, the hub and another that are handed out");
     assert_eq!(waiting.iter().filter(|row| row["not_before_ms"].is_u64()).count(), 2);
     assert!(waiting.iter().find(|row| row["url"] == hub.as_str()).unwrap()["level"].as_i64() > Some(0));
@@ -322,29 +310,6 @@ fn links_of(page: usize, count: usize) -> Vec<String> {
 
 fn url_of(page: usize) -> String {
     format!("http://d{}.example/{page}", page % 17)
-}
-
-/// The scores that nodes keep of their own pages, together; and what one node alone computes from the whole graph, which every replica has.
-/// Nothing as long as a node has none.
-fn scores_and_oracle(fleet: &Fleet, nodes: &[usize]) -> Option<(BTreeMap<String, f64>, BTreeMap<String, f64>)> {
-    let mut scores: BTreeMap<String, f64> = BTreeMap::new();
-    for node in nodes {
-        for row in graph_rows(&["pages", "dump", "info"], &fleet.data(*node))? {
-            *scores.entry(row["url"].as_str().unwrap().to_owned()).or_default() += row["score"].as_f64().unwrap_or(9.0);
-        }
-    }
-    let ranked = graph_rows(&["pages", "rank", "--top", "100000", "--precision", "1e-6"], &fleet.data(nodes[0]))?;
-    let ranked = ranked.iter().map(|row| (row["url"].as_str().unwrap().to_owned(), row["score"].as_f64().unwrap()));
-    Some((scores, ranked.collect()))
-}
-
-/// How far they are from each other; more than any two can be if they are not about the same pages.
-fn apart(fleet: &Fleet, nodes: &[usize], pages: usize) -> f64 {
-    let Some((scores, oracle)) = scores_and_oracle(fleet, nodes) else { return 9.0 };
-    if scores.len() != pages || !scores.keys().eq(oracle.keys()) {
-        return 9.0;
-    }
-    scores.iter().map(|(url, score)| (score - oracle[url]).abs()).sum()
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod backups;
 mod batch;
 mod content;
 mod crawl;
+mod graph;
 mod notes;
 mod pages;
 mod proxies;
@@ -238,7 +239,8 @@ impl ClusteredNode {
         let _ = shared.desk.set(desk.clone());
         let mut scoring = None;
         if let Some(graph) = node.take_graph() {
-            let started = ClusterScoring::start(graph, &config.score, desk.clone(), node.metrics().score.clone());
+            let (frontier, metrics) = (node.rescored(), node.metrics().score.clone());
+            let started = ClusterScoring::start(graph, &config.score, desk.clone(), frontier, metrics);
             let (shared_scoring, thread) = started.map_err(StartError::from)?;
             desk.set_scoring(shared_scoring);
             scoring = Some(thread);
@@ -447,6 +449,7 @@ impl Shared {
             Request::Operation { operation, body, merge } => self.operation(node, swarm, operation, &body, merge).await,
             Request::Records(request) => self.records(node, request).await,
             Request::Source(request) => self.source(caller, node, swarm, *request).await,
+            Request::Pages(request) => self.pages(node, swarm, request).await,
         }
     }
 

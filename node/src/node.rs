@@ -583,6 +583,11 @@ impl Node {
         self.graph.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
     }
 
+    /// Where to say that entries belong elsewhere in their queues.
+    pub fn rescored(&self) -> Link<Rescored> {
+        self.rescored.clone()
+    }
+
     /// Has records of clients kept on enough disks; says whether this node still holds the slots they are of.
     pub async fn keep_clients(&self, keep: KeepClients) -> Result<bool, NotSubmitted> {
         self.keep_clients.send(keep).await.unwrap_or(Err(NotSubmitted::StartedAnew))

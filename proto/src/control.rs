@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod content;
 pub mod crawl;
+pub mod pages;
 pub mod records;
 pub mod source;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use self::content::{ContentAnswer, ContentRequest};
 use self::crawl::{CrawlAnswer, CrawlRequest};
+use self::pages::{PagesAnswer, PagesRequest};
 use self::records::{RecordsAnswer, RecordsRequest};
 use self::source::SourceRequest;
 
@@ -93,6 +95,8 @@ pub enum Request {
     Records(RecordsRequest),
     /// What about jobs, generators, tasks and logs? Answered with [`Answer::Operation`].
     Source(Box<SourceRequest>),
+    /// What about the page graph, and what waits?
+    Pages(PagesRequest),
 }
 
 impl Request {
@@ -112,6 +116,7 @@ impl Request {
             Request::Client(_) => false,
             Request::Operation { operation, .. } => operation.is_question(),
             Request::Source(request) => request.is_question(),
+            Request::Pages(request) => !matches!(request, PagesRequest::Rescore { .. }),
         }
     }
 
@@ -120,6 +125,7 @@ impl Request {
         match self {
             Request::Node | Request::Nodes | Request::Ring { .. } | Request::Leave | Request::Admin { .. } => false,
             Request::Url { .. } | Request::UrlHere { .. } | Request::Client(_) | Request::Content(_) => false,
+            Request::Pages(_) => false,
             Request::AddUrls { .. } | Request::Admit { .. } | Request::Crawl(_) => true,
             Request::Operation { .. } | Request::Records(_) | Request::Source(_) => true,
         }
@@ -171,6 +177,8 @@ pub enum Answer {
     Operation(String),
     /// About records.
     Records(RecordsAnswer),
+    /// About pages.
+    Pages(PagesAnswer),
 }
 
 /// How a node is.

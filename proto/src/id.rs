@@ -40,13 +40,18 @@ impl fmt::Display for ClusterId {
     }
 }
 
+/// What stands before a domain where something is kept beside its pages: no host begins with it, and no key of a client is written like it.
+pub(crate) const BESIDE: &str = "\u{1}\u{2}3";
+
 /// One of [`SLOTS`] buckets of domains: the unit of ownership, lease, transfer and repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Slot(pub u16);
 
 impl Slot {
     /// Returns the slot of a registrable domain. XXH3 over the domain's bytes: the same on every platform and release.
+    /// What is kept beside the pages of a domain is marked as such, and lies where they do.
     pub fn of_domain(domain: &str) -> Slot {
+        let domain = domain.strip_prefix(BESIDE).unwrap_or(domain);
         let hash = xxhash_rust::xxh3::xxh3_64(domain.as_bytes());
         Slot((hash % u64::from(SLOTS)) as u16)
     }

@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use simulation::layer::{Layer, RunOptions, RunReport};
 use simulation::pure::Pure;
+use simulation::ranking::RankingLayer;
 use simulation::tool::{self, many::Many, seconds};
 use simulation::toy::Toy;
 use simulation::world::plan::{FaultClass, Plan};
@@ -27,6 +28,8 @@ enum LayerName {
     Toy,
     /// L1: the cores of every node in an event loop.
     Pure,
+    /// The page graph, ranked by all nodes together.
+    Ranking,
     /// L2: the actors of every node on virtual time.
     #[cfg(feature = "actors")]
     Actors,
@@ -51,6 +54,7 @@ impl LayerArguments {
         match self.layer {
             LayerName::Toy => &Toy,
             LayerName::Pure => &Pure,
+            LayerName::Ranking => &RankingLayer,
             #[cfg(feature = "actors")]
             LayerName::Actors => &simulation::actors::Actors,
         }

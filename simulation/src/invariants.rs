@@ -26,6 +26,7 @@
 //! | I20 nothing of a deleted site is fetched after that is acknowledged | [`no_fetch_after_delete`] |
 //! | I21 counters equal a recount when calm | [`counters_equal_a_recount`] |
 //! | I22 a site's limit of pages holds | [`site_limits_hold`] |
+//! | I23 a ranking over several nodes is that of one | [`ranking_is_the_oracles`] |
 
 pub mod comes_to_rest;
 pub mod counters_equal_a_recount;
@@ -43,6 +44,7 @@ pub mod one_promise_per_voter;
 pub mod one_request_per_host;
 pub mod pages_kept_twice;
 pub mod queues_stay_bounded;
+pub mod ranking_is_the_oracles;
 pub mod ring_is_a_function;
 pub mod ring_moves_little;
 pub mod robots_obeyed;
@@ -134,6 +136,7 @@ pub struct Invariants {
     no_fetch_after_delete: no_fetch_after_delete::NoFetchAfterDelete,
     counters_equal_a_recount: counters_equal_a_recount::CountersEqualARecount,
     site_limits_hold: site_limits_hold::SiteLimitsHold,
+    ranking_is_the_oracles: ranking_is_the_oracles::RankingIsTheOracles,
     violation: Option<Violation>,
 }
 
@@ -164,6 +167,7 @@ impl Invariants {
             no_fetch_after_delete: no_fetch_after_delete::NoFetchAfterDelete::new(plan),
             counters_equal_a_recount: Default::default(),
             site_limits_hold: site_limits_hold::SiteLimitsHold::new(plan),
+            ranking_is_the_oracles: Default::default(),
             violation: None,
         }
     }
@@ -200,7 +204,8 @@ impl Invariants {
         ask(&mut self.no_task_lost_or_doubled, before, at, event)?;
         ask(&mut self.no_fetch_after_delete, before, at, event)?;
         ask(&mut self.counters_equal_a_recount, before, at, event)?;
-        ask(&mut self.site_limits_hold, before, at, event)
+        ask(&mut self.site_limits_hold, before, at, event)?;
+        ask(&mut self.ranking_is_the_oracles, before, at, event)
     }
 
     /// What was found first.
@@ -228,6 +233,10 @@ impl Invariants {
         let missing = missing.or_else(|| {
             invariant = no_task_lost_or_doubled::NoTaskLostOrDoubled::NAME.to_owned();
             self.no_task_lost_or_doubled.missing(&self.oracle, &up)
+        });
+        let missing = missing.or_else(|| {
+            invariant = ranking_is_the_oracles::RankingIsTheOracles::NAME.to_owned();
+            self.ranking_is_the_oracles.missing(&up)
         });
         self.too_late(at, &invariant, missing)
     }

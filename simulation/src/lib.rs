@@ -31,6 +31,7 @@ pub mod actors;
 pub mod invariants;
 pub mod layer;
 pub mod pure;
+pub mod ranking;
 pub mod tool;
 pub mod toy;
 pub mod world;

@@ -16,6 +16,7 @@ pub mod namespace;
 pub mod network;
 pub mod program;
 pub mod python;
+pub mod ranking;
 pub mod raw;
 pub mod sites;
 pub mod spider;

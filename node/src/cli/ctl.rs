@@ -7,6 +7,7 @@ mod backup;
 mod content;
 mod crawl;
 mod import;
+mod pages;
 mod repair;
 mod site;
 pub(super) mod source;
@@ -156,6 +157,11 @@ enum CtlCommand {
         /// File with the batch, - for standard input
         file: PathBuf,
     },
+    /// Ask the page graph: all pages or links, pages by name, who links to whom, the best
+    Pages(pages::GraphArguments),
+    /// Show what waits, in the order in which it is fetched, or compute scores now
+    #[command(subcommand)]
+    Schedule(pages::ScheduleCommand),
     /// Ask over all sites or URLs: SELECT … FROM urls|sites WHERE … GROUP BY … ORDER BY … LIMIT …
     #[command(after_help = urls::QUERY_EXAMPLES)]
     Query {
@@ -270,6 +276,8 @@ pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
             CtlCommand::Generator(command) => Some(source::generator(&connection, command, json).await),
             CtlCommand::Task(command) => Some(source::task(&connection, command, json).await),
             CtlCommand::Log(arguments) => Some(source::log(&connection, arguments, json).await),
+            CtlCommand::Pages(arguments) => Some(pages::pages(&connection, arguments, json).await),
+            CtlCommand::Schedule(command) => Some(pages::schedule(&connection, command, json).await),
             CtlCommand::Batch { file } => Some(dc::batch(&connection, file).await),
             CtlCommand::Query { text } => Some(urls::urls(&connection, UrlWork::Query(text), json).await),
             CtlCommand::Url(command) => match command.work() {
@@ -361,6 +369,8 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         | CtlCommand::Attribute(_)
         | CtlCommand::Proxy(_)
         | CtlCommand::Query { .. }
+        | CtlCommand::Pages(_)
+        | CtlCommand::Schedule(_)
         | CtlCommand::Batch { .. }
         | CtlCommand::Url(_) => Vec::new(),
     })
@@ -453,6 +463,7 @@ fn show(command: &CtlCommand, answer: Answer, as_json: bool) -> Result<Exit, Com
             answer @ (Answer::Content(_) | Answer::Admitted { .. }) => format!("{answer:?}"),
             Answer::Operation(text) => text,
             Answer::Records(answer) => format!("{answer:?}"),
+            Answer::Pages(answer) => answer.rows.join("\n"),
         }
     };
     say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?;

@@ -1,12 +1,11 @@
 //! `orbweaver pages`: the page graph of a data folder. Reads also while a crawl writes it; every answer is written as it is found.
 
-mod rank;
+pub(super) mod rank;
 
 use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use proto::clients::identity::is_client;
 use proto::clients::spider::page_key;
 use proto::key::{DEFAULT_CRAWL, UrlKey};
 use proto::url::{CanonicalUrl, UrlRules};
@@ -16,6 +15,7 @@ use serde::Serialize;
 use self::rank::RankArguments;
 use super::{Complaint, Exit};
 use crate::edges::store::{PageGraph, Store, StoreError};
+use crate::scoring::known::Known;
 use crate::scoring::{FOLDER, kept_scores};
 
 const EXAMPLES: &str = "Examples:
@@ -25,7 +25,8 @@ const EXAMPLES: &str = "Examples:
   orbweaver pages path https://example.com/deep/page
   orbweaver pages dump info --json > pages.jsonl
 
-The graph is kept by crawls that go by scores (orbweaver crawl --score pagerank, or [score] by in the settings), and of what spiders report.";
+The graph is kept by crawls that go by scores (orbweaver crawl --score pagerank, or [score] by in the settings), and of what spiders report.
+A cluster that runs is asked by `orbweaver ctl pages`.";
 
 /// Pages that a path may have: more than any depth a crawl is allowed.
 const PATH_PAGES_MAX: usize = 100_000;
@@ -48,7 +49,7 @@ pub(super) struct PagesArguments {
 }
 
 #[derive(Subcommand)]
-enum PagesCommand {
+pub(super) enum PagesCommand {
     /// Write every page, or every link, in the order of the pages' numbers
     Dump {
         /// What
@@ -74,7 +75,7 @@ enum PagesCommand {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Dumped {
+pub(super) enum Dumped {
     /// Pages
     Info,
     /// Links, as numbers of pages
@@ -106,43 +107,6 @@ struct Folder<'a> {
     graph: PageGraph,
     arguments: &'a PagesArguments,
     out: BufWriter<StdoutLock<'static>>,
-}
-
-/// What is known of a page beyond the graph: by its record, or by what spiders reported.
-struct Known {
-    url: String,
-    depth: u32,
-    last_crawl_ms: Option<u64>,
-    crawls: u32,
-    changes: u32,
-    digest: Option<String>,
-}
-
-impl Known {
-    fn of(store: &Store, key: &UrlKey) -> Result<Option<Known>, StoreError> {
-        if is_client(key) {
-            let page = store.spider_page(key)?;
-            return Ok(page.map(|(url, page)| Known {
-                url,
-                depth: page.depth,
-                last_crawl_ms: Some(page.last_crawl_ms).filter(|_| page.crawls > 0),
-                crawls: page.crawls,
-                changes: page.changes,
-                digest: page.content_hash.map(|hash| format!("{hash:016x}")),
-            }));
-        }
-        let Some(stored) = store.url(key)? else { return Ok(None) };
-        let found = stored.record.findings.as_deref();
-        let digest = found.map(|found| found.digest).filter(|digest| *digest != [0; 16]);
-        Ok(Some(Known {
-            depth: stored.record.depth.into(),
-            last_crawl_ms: found.map(|found| found.crawled_at),
-            crawls: found.map_or(0, |found| found.crawled),
-            changes: found.map_or(0, |found| found.changes),
-            digest: digest.map(|digest| digest.iter().map(|byte| format!("{byte:02x}")).collect()),
-            url: stored.record.url,
-        }))
-    }
 }
 
 /// A page in a list.

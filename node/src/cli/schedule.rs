@@ -136,7 +136,9 @@ fn reload(arguments: &ScheduleArguments, by: ReloadBy, other_domains_only: bool)
     // For reading first: a folder of a cluster would be made one of a node alone by opening it.
     let reading = Store::open_for_reading(&arguments.data).map_err(Complaint::data)?;
     if reading.is_replica().map_err(Complaint::data)? {
-        return Err(Complaint::usage("the folder belongs to a node of a cluster, whose queues do not go by scores"));
+        return Err(Complaint::usage(
+            "the folder belongs to a node of a cluster; while that runs, use `orbweaver ctl schedule reload`",
+        ));
     }
     drop(reading);
     let mut store = Store::open(&arguments.data, StoreOptions::default()).map_err(Complaint::data)?;

@@ -10,6 +10,7 @@ use proto::id::{NodeId, Slot};
 use proto::url::{CanonicalUrl, UrlRules};
 
 use super::frontier::desk::{Desk, Unavailable, owner};
+use crate::edges::store::page_of_row;
 
 /// Pages, and bytes of pages, that are sent to a node at once.
 const PARCEL_PAGES: usize = 500;
@@ -174,6 +175,12 @@ impl SpiderDesk {
         let parcel =
             |(key, level): (proto::key::UrlKey, i16)| (key.slot(), key.as_bytes().len() + 8, (key.into_bytes(), level));
         sum(self.send(pages.into_iter().map(parcel).collect(), SpiderAsk::Worth).await?)
+    }
+
+    /// Tells what was found on pages that the cluster crawls itself to the nodes that keep these; rows that are none are left out.
+    pub async fn links(&self, rows: Vec<Vec<u8>>) -> Result<(), Unavailable> {
+        let parcel = |row: Vec<u8>| Some((page_of_row(&row)?.slot(), row.len() + 8, row));
+        self.send(rows.into_iter().filter_map(parcel).collect(), SpiderAsk::Links).await.map(drop)
     }
 
     /// Sends things to the nodes of their slots; answers with the places of those that each answer is about. What a node does not answer, the next one does.

@@ -3,7 +3,10 @@
 //! Whoever has enough new pages begins a ranking: it tells all living nodes, who must see the same ring, and from then on each draws what it lacks from the others. The pages of a slot
 //! are those of its first living node, which has them or is a replica: links are records like all others. A ranking in which nothing moves for a while, of
 //! whose members one has died, or that a newer one has overtaken, is given up; the next one is begun without the dead. In the end each node tells the owners of
-//! the queues which waiting pages of its own have another level, and they go to another place.
+//! the queues which waiting pages of its own have another level, and they go to another place. Pages of the cluster's own crawls lie in the queues of their slots' owner,
+//! which is who computed their scores: it moves them itself.
+//!
+//! A second thread tells the keepers of pages what was found on those that this node fetched: whoever fetches a page need not keep it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,6 +21,7 @@ use proto::score::Stop;
 use proto::score::priority::level;
 use proto::score::rounds::{Abroad, By, Question, RankAsk, RankSaid, Ranking, Reply, Share, Standing};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::{FOLDER, state_file, write_state};
@@ -26,8 +30,9 @@ use crate::doors::frontier::desk::{Desk, owner};
 use crate::doors::spiders::SpiderDesk;
 use crate::edges::clock::unix_ms;
 use crate::edges::store::{Intake, PageGraph, StoreError};
-use crate::messages::ClientPlaces;
+use crate::messages::{ClientPlaces, Rescored};
 use crate::metrics::score::ScoreMetrics;
+use crate::supervisor::Link;
 
 /// How often what the crawl found is taken in.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -37,8 +42,12 @@ const AGAIN_AFTER: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long after a ranking that came to nothing the next one is begun.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// How long whoever wants scores now waits for them.
+const NOW_PATIENCE: Duration = Duration::from_secs(50);
 /// Pages whose levels are told at once.
 const TOLD_AT_ONCE: usize = 2_000;
+/// Pages that keepers are told of at once.
+const TOLD_ROWS: usize = 512;
 /// Marks a page that is not ours.
 const FOREIGN: u32 = u32::MAX;
 
@@ -74,6 +83,13 @@ struct Board {
     part: Option<Arc<Mutex<Part>>>,
     /// Its number; the part is there when it is prepared.
     number: u64,
+    /// The graph, until the end: the folder is in use as long as somebody has it.
+    graph: Option<PageGraph>,
+    /// Somebody wants scores to be computed now.
+    wanted: bool,
+    /// How often they were since the start, and how many pages moved the last time.
+    computed: u64,
+    moved: u64,
 }
 
 /// Scoring in a cluster. Clones share it.
@@ -81,30 +97,37 @@ struct Board {
 pub struct ClusterScoring {
     board: Arc<Mutex<Board>>,
     desk: Desk,
+    /// What is computed, as the settings say it.
+    name: &'static str,
 }
 
-/// The thread of it.
+/// The threads of it.
 pub struct ScoringThread {
     ends: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
+    scoring: ClusterScoring,
 }
 
 impl ScoringThread {
-    /// Ends it, and waits until it has ended. Not to be called where nobody may wait.
+    /// Ends them, and waits until they have ended. Not to be called where nobody may wait.
     pub fn stop(self) {
         self.ends.store(true, Relaxed);
-        if self.thread.join().is_err() {
-            warn!("the scoring thread did not end well");
+        for thread in self.threads {
+            if thread.join().is_err() {
+                warn!("a scoring thread did not end well");
+            }
         }
+        self.scoring.board().graph = None;
     }
 }
 
 impl ClusterScoring {
-    /// Starts the thread. Call it inside a runtime.
+    /// Starts the threads. Call it inside a runtime.
     pub fn start(
         graph: PageGraph,
         config: &ScoreConfig,
         desk: Desk,
+        frontier: Link<Rescored>,
         metrics: ScoreMetrics,
     ) -> Result<(ClusterScoring, ScoringThread), StoreError> {
         let by = match config.by {
@@ -115,9 +138,17 @@ impl ClusterScoring {
             }
             ScoreBy::PageRank | ScoreBy::None => By::PageRank(config.damping),
         };
-        let scoring = ClusterScoring { board: Arc::default(), desk: desk.clone() };
+        let name = if by == By::Hits { ScoreBy::Hits.name() } else { ScoreBy::PageRank.name() };
+        let board = Board { graph: Some(graph.clone()), ..Board::default() };
+        let scoring = ClusterScoring { board: Arc::new(Mutex::new(board)), desk: desk.clone(), name };
         let ends = Arc::new(AtomicBool::new(false));
         let dir = graph.dir().to_owned();
+        let mut teller = Teller {
+            graph: graph.clone(),
+            spiders: SpiderDesk::new(desk),
+            runtime: Handle::current(),
+            ends: Arc::clone(&ends),
+        };
         let mut work = Work {
             intake: graph.intake()?,
             graph,
@@ -125,19 +156,52 @@ impl ClusterScoring {
             by,
             scoring: scoring.clone(),
             runtime: Handle::current(),
+            frontier,
             metrics,
             ends: Arc::clone(&ends),
             computed_at: 0,
             last: Instant::now(),
             not_before: Instant::now(),
         };
-        let failed = |error: std::io::Error| StoreError::Folder { dir, reason: error.to_string() };
-        let thread = std::thread::Builder::new().name("scoring".into()).spawn(move || work.run()).map_err(failed)?;
-        Ok((scoring, ScoringThread { ends, thread }))
+        let failed = |error: std::io::Error| StoreError::Folder { dir: dir.clone(), reason: error.to_string() };
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        let threads = vec![
+            thread("scoring").spawn(move || work.run()).map_err(&failed)?,
+            thread("links").spawn(move || teller.run()).map_err(&failed)?,
+        ];
+        Ok((scoring.clone(), ScoringThread { ends, threads, scoring }))
     }
 
     fn board(&self) -> std::sync::MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The page graph of this node.
+    pub fn graph(&self) -> Option<PageGraph> {
+        self.board().graph.clone()
+    }
+
+    /// Has scores computed now; says how many pages that moved here.
+    pub async fn compute_now(&self, by: &str) -> Result<u64, String> {
+        if by != self.name {
+            let name = self.name;
+            return Err(format!(
+                "the queues of this cluster go by {name}; change [score] by in the settings of its nodes"
+            ));
+        }
+        let before = {
+            let mut board = self.board();
+            board.wanted = true;
+            board.computed
+        };
+        for _ in 0..NOW_PATIENCE.as_millis() / AGAIN_AFTER.as_millis() {
+            tokio::time::sleep(AGAIN_AFTER).await;
+            let board = self.board();
+            if board.computed > before {
+                return Ok(board.moved);
+            }
+        }
+        Err("scores are not computed yet: some node does not take part; it is tried again".to_owned())
     }
 
     /// Answers another node.
@@ -188,6 +252,48 @@ fn ring_digest(places: &ClientPlaces, members: &[NodeId]) -> u64 {
     u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two bytes"))
 }
 
+/// Waits that long, or until all is to end.
+fn rest(ends: &AtomicBool, time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until && !ends.load(Relaxed) {
+        std::thread::sleep(AGAIN_AFTER);
+    }
+}
+
+/// Tells keepers of pages what was found on them. A row is removed when W of their disks have it, so that a kill costs nothing but telling it again.
+struct Teller {
+    graph: PageGraph,
+    spiders: SpiderDesk,
+    runtime: Handle,
+    ends: Arc<AtomicBool>,
+}
+
+impl Teller {
+    fn run(&mut self) {
+        while !self.ends.load(Relaxed) {
+            match self.tell() {
+                Ok(true) => {}
+                Ok(false) => rest(&self.ends, LOOK_EVERY),
+                Err(error) => {
+                    warn!(error, "links of pages are told to their keepers later");
+                    rest(&self.ends, AFTER_FAILURE);
+                }
+            }
+        }
+    }
+
+    /// Says whether there was anything to tell.
+    fn tell(&self) -> Result<bool, String> {
+        let (rows, next) = self.graph.untold(TOLD_ROWS).map_err(|error| error.to_string())?;
+        if rows.is_empty() {
+            return Ok(false);
+        }
+        self.runtime.block_on(self.spiders.links(rows)).map_err(|error| error.to_string())?;
+        self.graph.told(next).map_err(|error| error.to_string())?;
+        Ok(true)
+    }
+}
+
 struct Work {
     graph: PageGraph,
     intake: Intake,
@@ -195,6 +301,7 @@ struct Work {
     by: By,
     scoring: ClusterScoring,
     runtime: Handle,
+    frontier: Link<Rescored>,
     metrics: ScoreMetrics,
     ends: Arc<AtomicBool>,
     /// Pages that were crawled when scores were last computed.
@@ -211,7 +318,7 @@ impl Work {
                 self.not_before = Instant::now() + AFTER_FAILURE;
             }
             let until = Instant::now() + LOOK_EVERY;
-            while Instant::now() < until && !self.ends.load(Relaxed) && !self.is_ordered() {
+            while Instant::now() < until && !self.ends.load(Relaxed) && !self.is_called() {
                 std::thread::sleep(AGAIN_AFTER);
             }
         }
@@ -222,6 +329,12 @@ impl Work {
 
     fn is_ordered(&self) -> bool {
         self.scoring.board().ordered.is_some()
+    }
+
+    /// Whether there is something to be done at once.
+    fn is_called(&self) -> bool {
+        let board = self.scoring.board();
+        board.ordered.is_some() || (board.wanted && Instant::now() >= self.not_before)
     }
 
     fn take_in(&mut self) -> Result<(), StoreError> {
@@ -236,7 +349,7 @@ impl Work {
         let crawled = self.intake.counts().crawled;
         if !self.is_ordered()
             && Instant::now() >= self.not_before
-            && self.config.is_due(crawled, self.computed_at, self.last.elapsed())
+            && (self.scoring.board().wanted || self.config.is_due(crawled, self.computed_at, self.last.elapsed()))
         {
             self.begin();
         }
@@ -247,6 +360,11 @@ impl Work {
             Some((part, loops)) => {
                 let moved = self.steer(&part)?;
                 self.keep(&part, crawled);
+                {
+                    let mut board = self.scoring.board();
+                    (board.wanted, board.moved) = (false, moved);
+                    board.computed += 1;
+                }
                 (self.computed_at, self.last) = (crawled, Instant::now());
                 let (pages, milliseconds) = (lock(&part).ranking.scores().1, begun.elapsed().as_millis() as u64);
                 let members = order.members.len();
@@ -429,14 +547,14 @@ impl Work {
         let score = |ours: &u32| scores.get(*ours as usize).copied().unwrap_or(0.0);
         let all: Vec<f64> = part.mine.iter().map(score).collect();
         let dir = self.graph.dir().join(FOLDER);
-        let name = if self.by == By::Hits { ScoreBy::Hits.name() } else { ScoreBy::PageRank.name() };
-        let kept = std::fs::create_dir_all(&dir).and_then(|()| write_state(&state_file(&dir, name), crawled, &all));
+        let file = state_file(&dir, self.scoring.name);
+        let kept = std::fs::create_dir_all(&dir).and_then(|()| write_state(&file, crawled, &all));
         if let Err(error) = kept {
             warn!(%error, dir = %dir.display(), "scores are not kept");
         }
     }
 
-    /// Tells the owners of queues which of our waiting pages have another level; says how many.
+    /// Tells the owners of queues which of our waiting pages have another level, and has those of our own queues moved; says how many.
     fn steer(&self, part: &Mutex<Part>) -> Result<u64, StoreError> {
         // Not under the lock: others may still draw the last numbers.
         let (scores, pages, mine, strangers) = {
@@ -451,11 +569,14 @@ impl Work {
             Ok(count) => moved += count,
             Err(error) => warn!(%error, "pages keep their places until scores are computed again"),
         };
-        self.graph.each_waiting_page(|key, number, before| {
+        let level_of = |key: &UrlKey, number: Option<u32>| {
             let ours = number.and_then(|number| mine.get(number as usize).copied()).filter(|ours| *ours != FOREIGN);
             let ours = ours.or_else(|| strangers.get(key.as_bytes()).copied());
-            let Some(score) = ours.and_then(|ours| scores.get(ours as usize)) else { return !self.ends.load(Relaxed) };
-            let now = level(*score, pages as usize);
+            let score = ours.and_then(|ours| scores.get(ours as usize))?;
+            Some(level(*score, pages as usize))
+        };
+        self.graph.each_waiting_page(|key, number, before| {
+            let Some(now) = level_of(&key, number) else { return !self.ends.load(Relaxed) };
             if now != before {
                 told.push((key, now));
                 if told.len() >= TOLD_AT_ONCE {
@@ -467,6 +588,14 @@ impl Work {
         if !told.is_empty() {
             tell(&mut told);
         }
+        self.graph.each_level(level_of, |moves| {
+            let (done, answer) = oneshot::channel();
+            // A frontier that is being replaced: what is not moved now is moved the next time.
+            let taken = self.frontier.pass(Rescored { moves, done }).is_ok();
+            let count = if taken { answer.blocking_recv().ok() } else { None };
+            moved += count.unwrap_or(0) as u64;
+            count.is_some() && !self.ends.load(Relaxed)
+        })?;
         self.metrics.moved(moved);
         Ok(moved)
     }

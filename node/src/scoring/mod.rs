@@ -7,6 +7,7 @@
 //! It shares nothing with the actors but the database, and nothing waits for it. If it fails, the crawl goes on by the scores it has.
 
 pub mod cluster;
+pub mod known;
 pub mod lists;
 
 use std::io::Write;

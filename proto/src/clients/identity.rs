@@ -3,7 +3,7 @@
 //! A client's key stands where the domain of other records stands, behind a byte that no host begins with: so keys sort by slot, are checked
 //! and moved like all others, and can be told apart.
 
-use crate::id::{Slot, UrlId};
+use crate::id::{BESIDE, Slot, UrlId};
 use crate::key::{CRAWL_NAME_BYTES_MAX, DEFAULT_CRAWL, UrlKey, crawl_name_is_valid};
 
 /// Longest key of a queue, in UTF-16 units as the reference service counts.
@@ -97,8 +97,23 @@ impl ClientQueueId {
                 other => part.push(other),
             }
         }
+        ClientQueueId::of_part(crawl, &part)
+    }
+
+    /// The queue of what the cluster keeps beside its own pages of a domain: in the slot of the domain.
+    pub fn beside(crawl: &str, domain: &str) -> ClientQueueId {
+        debug_assert!(crawl.starts_with(RESERVED) && BESIDE.starts_with([MARK]) && BESIDE[1..].starts_with([ESCAPE]));
+        ClientQueueId::of_part(crawl, &format!("{BESIDE}{domain}"))
+    }
+
+    /// Whether it is such a queue.
+    pub fn is_beside(&self) -> bool {
+        self.prefix[2..].starts_with(BESIDE.as_bytes())
+    }
+
+    fn of_part(crawl: &str, part: &str) -> ClientQueueId {
         let mut prefix = Vec::with_capacity(part.len() + crawl.len() + 4);
-        prefix.extend_from_slice(&Slot::of_domain(&part).0.to_be_bytes());
+        prefix.extend_from_slice(&Slot::of_domain(part).0.to_be_bytes());
         prefix.extend_from_slice(part.as_bytes());
         let key_end = prefix.len();
         prefix.push(0);

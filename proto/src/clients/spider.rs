@@ -3,13 +3,14 @@
 //! Their pages are records of clients under names of the cluster's own, a queue for each domain, so that leases, copies on W of R disks, repair and moves of
 //! slots are those of all clients. What is different: a queue is ordered by rank and not by date, queues are served by the rank of their best page, and what
 //! [`PageState`] keeps stands in the record. The links of a page are a record of their own in the same slot; whoever keeps that
-//! slot takes them into its page graph.
+//! slot takes them into its page graph. So are the links of pages that the cluster crawls itself, in the slots of those pages.
 
 use serde::{Deserialize, Serialize};
 
 use super::identity::{ClientQueueId, RESERVED};
 use super::page::PageState;
 use super::record::Metadata;
+use crate::base64::{from_base64, to_base64};
 use crate::key::UrlKey;
 use crate::score::revisit::Revisit;
 use crate::score::temperature::Rates;
@@ -181,6 +182,8 @@ pub enum SpiderAsk {
         /// Where the last answer ended.
         after: Option<Vec<u8>>,
     },
+    /// The cluster itself crawled these pages: the rows of what it found on each.
+    Links(Vec<Vec<u8>>),
 }
 
 /// The bytes of a page's key.
@@ -210,6 +213,35 @@ pub fn links_metadata(content: f32, links: &[String]) -> Metadata {
     vec![(format!("{LINKS_WORD} {:x}", content.to_bits()), kept)]
 }
 
+/// Name of the word with the row of a page that the cluster crawled itself.
+const ROW_WORD: &str = "row";
+/// Bytes of such a row: as text, with its names, it fits into a record on its way between nodes.
+pub const ROW_BYTES_MAX: usize = 44_000;
+
+/// Where the row of a page that the cluster crawled itself is kept, and the name that it has there.
+pub fn row_place(page: &UrlKey) -> Option<(ClientQueueId, String)> {
+    let queue = ClientQueueId::beside(LINKS, page.domain()?);
+    Some((queue, format!("{} {}", page.id(), page.crawl()?)))
+}
+
+/// The crawl of such a row, by its name.
+pub fn crawl_of_row(name: &str) -> Option<&str> {
+    name.split_once(' ').map(|(_, crawl)| crawl)
+}
+
+/// A row as words of a record.
+pub fn row_metadata(row: &[u8]) -> Metadata {
+    vec![(ROW_WORD.to_owned(), vec![to_base64(row)])]
+}
+
+/// The row, by such words.
+pub fn read_row(metadata: &Metadata) -> Option<Vec<u8>> {
+    match metadata.as_slice() {
+        [(word, texts)] if word == ROW_WORD => from_base64(texts.first()?),
+        _ => None,
+    }
+}
+
 /// What a page is worth by itself, and its links, by such words.
 pub fn read_links(metadata: &Metadata) -> Option<(f32, &[String])> {
     let (name, links) = metadata.first()?;
@@ -233,6 +265,23 @@ mod tests {
                 && super::super::record::ClientUrl::bytes("", &words) <= super::super::identity::ITEM_BYTES_MAX
         );
         assert_eq!(read_links(&vec![("other".into(), Vec::new())]), None);
+    }
+
+    #[test]
+    fn the_longest_row_fits_into_a_record() {
+        let url = CanonicalUrl::parse("http://www.a.example/x", &crate::url::UrlRules::default()).unwrap();
+        let crawl = "c".repeat(crate::key::CRAWL_NAME_BYTES_MAX);
+        let page = UrlKey::new(&crawl, &url);
+        let (queue, name) = row_place(&page).unwrap();
+        let bytes = super::super::record::ClientUrl::bytes(&name, &row_metadata(&vec![255; ROW_BYTES_MAX]));
+        assert!(bytes <= super::super::identity::ITEM_BYTES_MAX, "{bytes}");
+        assert_eq!((crawl_of_row(&name), queue.slot()), (Some(crawl.as_str()), page.slot()), "beside its page");
+        assert_eq!(UrlKey::checked(queue.url(&name).as_bytes()), Some(queue.url(&name)));
+        assert_ne!(
+            queue.slot(),
+            ClientQueueId::new(LINKS, url.domain()).slot(),
+            "which is not where clients have theirs"
+        );
     }
 
     #[test]

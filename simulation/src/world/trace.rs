@@ -398,6 +398,22 @@ pub enum Event {
         /// The URLs.
         tasks: Vec<UrlId>,
     },
+    /// The nodes keep a page graph.
+    GraphKept {
+        /// Its pages.
+        pages: u64,
+    },
+    /// A node has computed the scores of its pages, together with others.
+    Ranked {
+        /// Which.
+        node: NodeId,
+        /// Which ranking.
+        ranking: u64,
+        /// Pages of all members.
+        pages: u64,
+        /// How far its scores are from those of one node alone, together, in billionths.
+        apart: u64,
+    },
     /// What an execution printed is taken in as tasks.
     TasksTakenIn {
         /// Where.

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use proto::score::hits::Hits;
 use proto::score::pagerank::{DAMPING, PageRank};
-use proto::score::{Scorer, Stop};
+use proto::score::{Graph, Scorer, Stop};
 use serde::Serialize;
 
 use super::{Failure, Folder, Known, line};
@@ -16,13 +16,13 @@ use crate::scoring::lists::{LinkLists, Wanted};
 
 /// Arguments of `rank`.
 #[derive(Args)]
-pub(super) struct RankArguments {
+pub(in crate::cli) struct RankArguments {
     /// By what
     #[arg(long, value_enum, default_value = "pagerank")]
     by: RankBy,
     /// How many pages to show
     #[arg(long, value_name = "N", default_value_t = 20)]
-    top: usize,
+    pub(in crate::cli) top: usize,
     /// Count only links from one domain to another
     #[arg(long)]
     other_domains_only: bool,
@@ -57,19 +57,61 @@ struct Ranked<'a> {
     url: &'a str,
 }
 
-impl Folder<'_> {
-    pub(super) fn rank(&mut self, rank: &RankArguments) -> Result<(), Failure> {
-        let scores = self.scores(rank)?;
+impl RankArguments {
+    /// What is needed of the graph.
+    pub(in crate::cli) fn wanted(&self) -> Result<Wanted, Complaint> {
+        if !(0.0..1.0).contains(&self.damping) {
+            return Err(Complaint::usage("--damping must be at least 0 and below 1"));
+        }
+        let (other_domains_only, content) = (self.other_domains_only, self.use_content);
+        Ok(Wanted { out: self.by != RankBy::Pagerank, other_domains_only, content })
+    }
+
+    /// The scores of all pages.
+    pub(in crate::cli) fn scores(&self, graph: &Graph<'_>) -> Vec<f64> {
+        let cores = Threads::new(0);
+        let stop = Stop { precision: self.precision, loops_max: 1_000 };
+        let (mut pagerank, mut hits) = (PageRank::new(self.damping), Hits::default());
+        match self.by {
+            RankBy::Pagerank => {
+                pagerank.update(graph, &stop, &cores);
+                pagerank.scores().to_vec()
+            }
+            RankBy::HitsAuthority => {
+                hits.update(graph, &stop, &cores);
+                hits.scores().to_vec()
+            }
+            RankBy::HitsHub => {
+                hits.update(graph, &stop, &cores);
+                hits.hubs().to_vec()
+            }
+        }
+    }
+
+    /// The best pages, by their numbers. Equal scores in the order of numbers, so that the same graph is always the same list.
+    pub(in crate::cli) fn best(&self, scores: &[f64]) -> Vec<u32> {
         let mut best: Vec<u32> = (0..scores.len() as u32).collect();
-        // Equal scores in the order of discovery, so that the same graph is always the same list.
         let better = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
-        let top = rank.top.min(best.len());
+        let top = self.top.min(best.len());
         if (1..best.len()).contains(&top) {
             best.select_nth_unstable_by(top - 1, better);
         }
         best.truncate(top);
         best.sort_by(better);
-        for (place, number) in (1..).zip(best) {
+        best
+    }
+}
+
+impl Folder<'_> {
+    pub(super) fn rank(&mut self, rank: &RankArguments) -> Result<(), Failure> {
+        let wanted = rank.wanted().map_err(Failure::Complaint)?;
+        let failed = |error: crate::scoring::lists::ListsError| Failure::Complaint(Complaint::failed(error));
+        // Beside the data if that folder is there, because that is where the room is.
+        let beside = self.arguments.data.join(FOLDER);
+        let dir = if beside.is_dir() { beside } else { std::env::temp_dir() };
+        let lists = LinkLists::read(&self.graph, wanted, &dir).map_err(failed)?;
+        let scores = rank.scores(&lists.graph().map_err(failed)?);
+        for (place, number) in (1..).zip(rank.best(&scores)) {
             let Some(key) = self.graph.key(number)? else { continue };
             let Some(known) = Known::of(&self.store, &key)? else { continue };
             let (score, id, url) = (scores[number as usize], key.id().to_string(), known.url.as_str());
@@ -79,38 +121,5 @@ impl Folder<'_> {
             }
         }
         Ok(())
-    }
-
-    fn scores(&self, rank: &RankArguments) -> Result<Vec<f64>, Failure> {
-        if !(0.0..1.0).contains(&rank.damping) {
-            return Err(Failure::Complaint(Complaint::usage("--damping must be at least 0 and below 1")));
-        }
-        let failed = |error: crate::scoring::lists::ListsError| Failure::Complaint(Complaint::failed(error));
-        // Beside the data if that folder is there, because that is where the room is.
-        let beside = self.arguments.data.join(FOLDER);
-        let dir = if beside.is_dir() { beside } else { std::env::temp_dir() };
-        let wanted = Wanted {
-            out: rank.by != RankBy::Pagerank,
-            other_domains_only: rank.other_domains_only,
-            content: rank.use_content,
-        };
-        let lists = LinkLists::read(&self.graph, wanted, &dir).map_err(failed)?;
-        let (graph, cores) = (lists.graph().map_err(failed)?, Threads::new(0));
-        let stop = Stop { precision: rank.precision, loops_max: 1_000 };
-        let (mut pagerank, mut hits) = (PageRank::new(rank.damping), Hits::default());
-        Ok(match rank.by {
-            RankBy::Pagerank => {
-                pagerank.update(&graph, &stop, &cores);
-                pagerank.scores().to_vec()
-            }
-            RankBy::HitsAuthority => {
-                hits.update(&graph, &stop, &cores);
-                hits.scores().to_vec()
-            }
-            RankBy::HitsHub => {
-                hits.update(&graph, &stop, &cores);
-                hits.hubs().to_vec()
-            }
-        })
     }
 }

@@ -95,6 +95,11 @@ impl Desk {
         let _ = self.scoring.set(scoring);
     }
 
+    /// Who computes scores here.
+    pub fn scoring(&self) -> Option<&ClusterScoring> {
+        self.scoring.get()
+    }
+
     /// The node.
     pub fn node(&self) -> &Node {
         &self.node
@@ -450,7 +455,7 @@ impl Desk {
 }
 
 /// Who acts for which of these slots, but for who is passed over.
-pub(super) fn shares(
+pub(crate) fn shares(
     places: &ClientPlaces,
     slots: &SlotSet,
     passed_over: &BTreeSet<NodeId>,

@@ -223,7 +223,8 @@ impl ReplicaJob {
                 defer(reply, change.admit_copies(&crawl, parent, urls, unix_ms), deferred)
             }
             ReplicaJob::Keep(landing, reply) => {
-                let Landing { pick, ending, links, .. } = *landing;
+                let Landing { pick, ending, links, unix_ms, .. } = *landing;
+                let told = if ending.is_answer() { change.find_untold(&pick, &links, unix_ms) } else { Ok(()) };
                 let lacks = match &fetched {
                     None => Ok(None),
                     Some(fetched) => {
@@ -233,6 +234,7 @@ impl ReplicaJob {
                         kept.map(|key| key.map(|key| (key, bytes)))
                     }
                 };
+                let lacks = told.and(lacks);
                 defer(reply, lacks.map(|lacks| Kept { flight: pick.flight, ending, links, lacks }), deferred)
             }
             ReplicaJob::Define { definitions, reply } => defer(reply, change.keep_definitions(&definitions), deferred),

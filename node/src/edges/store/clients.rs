@@ -190,6 +190,9 @@ impl Change<'_> {
                 if new.created_ms < cutoff_ms {
                     return Ok(Vec::new()); // it was forgotten
                 }
+                if is_links(queue.crawl()) && queue.is_beside() && self.is_row_of_nothing(&new.url)? {
+                    return Ok(Vec::new()); // nobody crawls it any more, and it would be removed again
+                }
                 let old = self.client_url(&copy.key)?;
                 let before = old.as_ref().map(|old| encoded(old.copy(copy.key.clone()))).transpose()?;
                 let after = merged(before.as_ref(), copy.clone(), Planted::default());
@@ -268,7 +271,7 @@ impl Change<'_> {
                 }
                 self.take_turn(queue, new)?;
                 if is_links(queue.crawl()) {
-                    self.find_links(new, unix_ms);
+                    self.find_links(new, unix_ms)?;
                 }
                 let copy = encoded(new.copy(key.clone()))?;
                 let hash = copy.hash();

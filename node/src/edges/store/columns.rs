@@ -11,9 +11,9 @@ use rocksdb::{
 use super::{Database, StoreOptions};
 
 /// All column families.
-pub(super) const FAMILIES: [&str; 21] = [
+pub(super) const FAMILIES: [&str; 23] = [
     "url", "ready", "due", "flight", "aside", "host", "content", "copies", "digest", "seen", "tally", "meta", "client",
-    "turn", "line", "agenda", "found", "page", "link", "note", "history",
+    "turn", "line", "agenda", "found", "page", "link", "note", "history", "untold", "level",
 ];
 
 /// Bytes of in-links before a URL's record.
@@ -94,7 +94,18 @@ fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options 
     table.set_format_version(5);
     if matches!(
         name,
-        "url" | "flight" | "aside" | "host" | "copies" | "digest" | "seen" | "client" | "line" | "page" | "note"
+        "url"
+            | "flight"
+            | "aside"
+            | "host"
+            | "copies"
+            | "digest"
+            | "seen"
+            | "client"
+            | "line"
+            | "page"
+            | "note"
+            | "level"
     ) {
         // Filters stay with their tables: in a bounded cache they push each other out and every lookup reads one.
         table.set_bloom_filter(FILTER_BITS, false);

@@ -41,7 +41,7 @@ impl Store {
     }
 
     fn clear_queues(&mut self) -> Result<(), StoreError> {
-        for family in ["ready", "due", "flight"] {
+        for family in ["ready", "due", "flight", "level"] {
             let column = self.family(family);
             self.db.delete_range_cf(&column, &[0u8][..], &[0xff; 64][..]).map_err(|error| self.failed(&error))?;
         }

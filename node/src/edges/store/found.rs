@@ -7,8 +7,12 @@
 //! A row: when (Unix milliseconds), the page's own priority with what its content is worth above it, its key; then for each link its own priority with one bit that says
 //! whether it stays in the page's domain, its domain if it does not, and its id. A key is a slot, a domain, a crawl and an id, and slot and crawl follow
 //! from the others.
+//!
+//! In a cluster a page is fetched by one node and kept by others. Whoever fetched it writes the row into `untold`, in the batch that keeps the page; another thread tells it to
+//! the first node of the page's slot, which makes a record of it ([`super::clients`]), and whoever keeps that record has the row in `found`.
 
-use proto::batch::Discovered;
+use proto::batch::{Discovered, Pick};
+use proto::clients::spider::ROW_BYTES_MAX;
 use proto::id::Slot;
 use proto::key::UrlKey;
 use proto::score::link_row::{read_varint, write_varint};
@@ -24,18 +28,24 @@ const ID_BYTES: usize = 16;
 pub(super) struct Finding {
     domain: Vec<u8>,
     row: Vec<u8>,
+    /// Links beyond so many bytes are left out.
+    bytes_max: usize,
 }
 
 impl Store {
     /// The number behind all rows that the graph has not taken in yet.
     pub(super) fn load_found(&mut self) -> Result<(), StoreError> {
-        let mut rows = self.db.raw_iterator_cf(&self.family("found"));
+        self.next_found = self.behind_last("found")?;
+        self.next_untold = self.behind_last("untold")?;
+        Ok(())
+    }
+
+    fn behind_last(&self, family: &'static str) -> Result<u64, StoreError> {
+        let mut rows = self.db.raw_iterator_cf(&self.family(family));
         rows.seek_to_last();
         let last = rows.key().and_then(|key| key.try_into().ok()).map(u64::from_be_bytes);
         rows.status().map_err(|error| self.failed(&error))?;
-        drop(rows);
-        self.next_found = last.map_or(0, |last| last + 1);
-        Ok(())
+        Ok(last.map_or(0, |last| last + 1))
     }
 }
 
@@ -57,7 +67,43 @@ impl Change<'_> {
         write_varint(u64::from(content.to_bits()) << 16 | u64::from(own), &mut row);
         write_varint(bytes.len() as u64, &mut row);
         row.extend_from_slice(bytes);
-        self.finding = Some(Finding { domain: key.domain().unwrap_or_default().into(), row });
+        self.finding = Some(Finding { domain: key.domain().unwrap_or_default().into(), row, bytes_max: usize::MAX });
+    }
+
+    /// A page was fetched here that a cluster crawls: these links are to be told to whoever keeps it.
+    pub fn find_untold(&mut self, pick: &Pick, links: &[Discovered], unix_ms: u64) -> Result<(), StoreError> {
+        if !self.store.options.graph {
+            return Ok(());
+        }
+        let crawl = pick.queue.crawl();
+        self.begin_finding(&UrlKey::new(crawl, &pick.entry.url), pick.order.priority, unix_ms);
+        if let Some(finding) = &mut self.finding {
+            finding.bytes_max = ROW_BYTES_MAX;
+        }
+        for found in links {
+            self.find_link(&UrlKey::new(crawl, &found.url), found);
+        }
+        let Some(Finding { row, .. }) = self.finding.take() else { return Ok(()) };
+        let number = self.store.next_untold;
+        self.store.next_untold += 1;
+        self.put_row("untold", number, &row)
+    }
+
+    /// The graph hears of a page by such a row.
+    pub(super) fn find_row(&mut self, row: &[u8]) -> Result<(), StoreError> {
+        if !self.store.options.graph {
+            return Ok(());
+        }
+        let number = self.store.next_found;
+        self.store.next_found += 1;
+        self.put_row("found", number, row)
+    }
+
+    fn put_row(&mut self, family: &'static str, number: u64, row: &[u8]) -> Result<(), StoreError> {
+        self.rows.put(family, &number.to_be_bytes(), |out| {
+            out.extend_from_slice(row);
+            Ok(())
+        })
     }
 
     /// Tells the graph of a page and its links, without crawling it.
@@ -85,9 +131,12 @@ impl Change<'_> {
 
     /// The same by what its key says of its domain.
     pub(super) fn find_link_of(&mut self, key: &UrlKey, domain_of_key: &str, own: u16) {
-        let Some(Finding { domain, row }) = &mut self.finding else { return };
+        let Some(Finding { domain, row, bytes_max }) = &mut self.finding else { return };
         let other = domain_of_key.as_bytes();
         let same = *domain == other;
+        if row.len() + ID_BYTES + 8 + if same { 0 } else { other.len() } > *bytes_max {
+            return;
+        }
         write_varint(u64::from(own) << 1 | u64::from(same), row);
         if !same {
             write_varint(other.len() as u64, row);
@@ -99,12 +148,7 @@ impl Change<'_> {
     /// That was its last link.
     pub(super) fn end_finding(&mut self) {
         let Some(Finding { row, .. }) = self.finding.take() else { return };
-        let number = self.store.next_found;
-        self.store.next_found += 1;
-        let written: Result<(), StoreError> = self.rows.put("found", &number.to_be_bytes(), |out| {
-            out.extend_from_slice(&row);
-            Ok(())
-        });
+        let written = self.find_row(&row);
         debug_assert!(written.is_ok(), "bytes are appended");
     }
 }
@@ -123,6 +167,17 @@ pub(super) struct FoundLink {
     pub(super) own: u16,
     pub(super) same_domain: bool,
     pub(super) key: UrlKey,
+}
+
+/// The page that a row is about, if it is one.
+pub fn page_of_row(row: &[u8]) -> Option<UrlKey> {
+    FoundPage::read(row).ok().map(|page| page.key)
+}
+
+/// Whether two rows say the same, but for the time.
+pub(super) fn says_the_same(row: &[u8], other: &[u8]) -> bool {
+    let rest = |mut row: &[u8]| read_varint(&mut row).is_ok().then(|| row.to_vec());
+    rest(row).is_some() && rest(row) == rest(other)
 }
 
 impl FoundPage {

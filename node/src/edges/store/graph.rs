@@ -104,6 +104,8 @@ pub struct Move {
     pub order: Order,
     /// Its priority from now on.
     pub priority: u16,
+    /// In a cluster: its page, and the level from which its place follows.
+    pub level: Option<(UrlKey, i16)>,
 }
 
 /// The graph of a data folder; clones share it. The folder stays in use as long as there is one.
@@ -327,6 +329,38 @@ impl PageGraph {
         self.each_of(b'k', |number, bytes| each(number, UrlKey::from_bytes(bytes)))
     }
 
+    /// Pages from this number on, at most so many.
+    pub fn pages_from(&self, first: u32, limit: usize) -> Result<Vec<(u32, UrlKey)>, StoreError> {
+        let rows = self.some_of(b'k', first, limit)?;
+        Ok(rows.into_iter().map(|(number, bytes)| (number, UrlKey::from_bytes(&bytes))).collect())
+    }
+
+    /// Pages whose links are known from this number on, at most so many; each with its links, and how many of these lead to other domains.
+    pub fn links_from(&self, first: u32, limit: usize) -> Result<Vec<(u32, Vec<u32>, usize)>, StoreError> {
+        let damaged = |error| StoreError::damaged("link", error);
+        let read = |(number, bytes): (u32, Vec<u8>)| {
+            let row = Row::read(number, &bytes).map_err(damaged)?;
+            let others = row.other_domains() as usize;
+            Ok((number, row.collect::<Result<_, _>>().map_err(damaged)?, others))
+        };
+        self.some_of(b'l', first, limit)?.into_iter().map(read).collect()
+    }
+
+    fn some_of(&self, kind: u8, first: u32, limit: usize) -> Result<Vec<(u32, Vec<u8>)>, StoreError> {
+        let mut some = Vec::new();
+        let Some(family) = self.family("link") else { return Ok(some) };
+        let rows = self.db.iterator_cf(family, IteratorMode::From(&numbered(kind, first), Direction::Forward));
+        for row in rows.take(limit) {
+            let (key, value) = row.map_err(|error| self.failed(&error))?;
+            if key.first() != Some(&kind) {
+                break;
+            }
+            let number = key[1..].try_into().map_err(|_| StoreError::damaged("link", "a key without a number"))?;
+            some.push((u32::from_be_bytes(number), value.into_vec()));
+        }
+        Ok(some)
+    }
+
     /// Calls `each` with every page whose content is worth something by itself, in no order.
     pub fn each_content(&self, mut each: impl FnMut(u32, f32)) -> Result<(), StoreError> {
         let Some(family) = self.family("page") else { return Ok(()) };
@@ -378,6 +412,50 @@ impl PageGraph {
         }
     }
 
+    /// The first rows of pages that were fetched here and that whoever keeps them has not been told of, and the number behind the last of them.
+    pub fn untold(&self, rows_max: usize) -> Result<(Vec<Vec<u8>>, u64), StoreError> {
+        let (mut untold, mut next) = (Vec::new(), 0);
+        let mut rows = self.db.raw_iterator_cf(self.writable("untold")?);
+        rows.seek_to_first();
+        while let (Some(key), Some(row)) = (rows.key(), rows.value())
+            && untold.len() < rows_max
+        {
+            let number = key.try_into().map_err(|_| StoreError::damaged("untold", "a key without a number"))?;
+            next = u64::from_be_bytes(number) + 1;
+            untold.push(row.to_vec());
+            rows.next();
+        }
+        rows.status().map_err(|error| self.failed(&error))?;
+        Ok((untold, next))
+    }
+
+    /// They have been told of those up to there. Not synced: what is told twice is kept once.
+    pub fn told(&self, next: u64) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        batch.delete_range_cf(self.writable("untold")?, 0u64.to_be_bytes(), next.to_be_bytes());
+        self.db.write(batch).map_err(|error| self.failed(&error))
+    }
+
+    /// Looks at every entry of a cluster's own crawls that waits in a queue; `level` says which its page should have, by the page's number if the graph has it. Calls
+    /// `moves` with those that have another, some at a time, until it says no.
+    pub fn each_level(
+        &self,
+        mut level: impl FnMut(&UrlKey, Option<u32>) -> Option<i16>,
+        mut moves: impl FnMut(Vec<Move>) -> bool,
+    ) -> Result<(), StoreError> {
+        let levels = self.writable("level")?;
+        self.each_waiting(
+            |(queue, order, key), row| {
+                let Some(level) = level(&key, row.map(|row| row.number)) else { return Ok(None) };
+                let now = self.db.get_pinned_cf(levels, key.as_bytes()).map_err(|error| self.failed(&error))?;
+                let now = now.and_then(|row| row.as_ref().try_into().ok()).map_or(0, i16::from_le_bytes);
+                let priority = order.priority; // follows from the record and the level
+                Ok((level != now).then_some(Move { queue, order, priority, level: Some((key, level)) }))
+            },
+            &mut moves,
+        )
+    }
+
     /// About how many bytes of disk all rows of links take.
     pub fn row_bytes(&self) -> Result<u64, StoreError> {
         let Some(family) = self.family("link") else { return Ok(0) };
@@ -411,6 +489,21 @@ impl PageGraph {
         priority: impl Fn(&PageRow) -> u16,
         mut moves: impl FnMut(Vec<Move>) -> bool,
     ) -> Result<(), StoreError> {
+        self.each_waiting(
+            |(queue, order, _), row| {
+                let Some(priority) = row.map(|row| priority(&row)) else { return Ok(None) };
+                Ok((priority != order.priority).then_some(Move { queue, order, priority, level: None }))
+            },
+            &mut moves,
+        )
+    }
+
+    /// Calls `moved` with every waiting entry of a page and what the graph has of the page, and `moves` with what that gives.
+    fn each_waiting(
+        &self,
+        mut moved: impl FnMut((QueueKey, Order, UrlKey), Option<PageRow>) -> Result<Option<Move>, StoreError>,
+        moves: &mut impl FnMut(Vec<Move>) -> bool,
+    ) -> Result<(), StoreError> {
         let ready = self.writable("ready")?;
         let mut after: Vec<u8> = Vec::new();
         loop {
@@ -433,15 +526,16 @@ impl PageGraph {
             after = [&last[..], &[0]].concat(); // the first key behind it
             let family = self.writable("page")?;
             let found = self.db.batched_multi_get_cf(family, waiting.iter().map(|(.., page)| page.as_bytes()), false);
-            let mut moved = Vec::new();
-            for ((queue, order, _), row) in waiting.into_iter().zip(found) {
-                let Some(row) = row.map_err(|error| self.failed(&error))? else { continue };
-                let priority = priority(&PageRow::read(&row)?);
-                if priority != order.priority {
-                    moved.push(Move { queue, order, priority });
-                }
+            let mut pages = Vec::with_capacity(waiting.len());
+            for row in found {
+                let row = row.map_err(|error| self.failed(&error))?;
+                pages.push(row.map(|row| PageRow::read(&row)).transpose()?);
             }
-            if !moved.is_empty() && !moves(moved) {
+            let mut some = Vec::new();
+            for (entry, row) in waiting.into_iter().zip(pages) {
+                some.extend(moved(entry, row)?);
+            }
+            if !some.is_empty() && !moves(some) {
                 return Ok(());
             }
         }

@@ -57,6 +57,7 @@ pub use self::clients::Decided;
 use self::contents::Copies;
 pub use self::contents::{Arriving, Members, Offered, RESTORED_FILE};
 use self::flying::Flying;
+pub use self::found::page_of_row;
 pub use self::graph::{GraphCounts, Intake, Move, PageGraph, PageRow};
 pub use self::notes::Recounted;
 pub use self::read::{HostRow, Stored};
@@ -304,8 +305,11 @@ pub struct Store {
     gone: Option<proto::site::Gone>,
     /// Nothing is left of them here.
     swept: bool,
-    /// Number of the next row of `found`.
+    /// Number of the next row of `found`, and of `untold`.
     next_found: u64,
+    next_untold: u64,
+    /// Pages of this replica may have levels.
+    levels: bool,
 }
 
 impl Store {
@@ -329,6 +333,7 @@ impl Store {
         store.load_due()?;
         store.begin_copies()?;
         store.load_found()?;
+        store.load_levels()?;
         Ok(store)
     }
 
@@ -378,6 +383,8 @@ impl Store {
             gone: None,
             swept: false,
             next_found: 0,
+            next_untold: 0,
+            levels: false,
         }
     }
 

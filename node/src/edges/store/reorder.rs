@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use proto::batch::Entry;
+use proto::cluster::slot_set::SlotSet;
 use proto::key::{Order, QueueKey};
 use proto::wire;
 
@@ -24,10 +25,46 @@ impl Store {
     }
 }
 
+/// Rows that one look at what waits reads: the disk thread has other work.
+const LOOKED_AT: usize = 2_048;
+/// Entries that it gives.
+const GIVEN: usize = 500;
+
+/// Waiting entries, and behind which row to go on.
+type Waiting = (Vec<(QueueKey, Order, Entry)>, Option<Vec<u8>>);
+
+impl Store {
+    /// Some of what waits in the queues of these slots, behind the row `after`.
+    pub fn some_waiting(&self, slots: &SlotSet, after: &[u8]) -> Result<Waiting, StoreError> {
+        let mut given = Vec::new();
+        let rows = self.rows_after("ready", after, LOOKED_AT)?;
+        let next = rows.last().filter(|_| rows.len() == LOOKED_AT).map(|(key, _)| key.clone());
+        for (key, value) in rows {
+            let (Some(queue), Some(order)) = (QueueKey::prefix_of(&key), Order::suffix_of(&key)) else {
+                return Err(StoreError::damaged("ready", "a key without queue and order"));
+            };
+            if slots.contains(queue.slot()) {
+                given.push((queue, order, wire::decode(&value).map_err(|error| StoreError::damaged("ready", error))?));
+            }
+            if given.len() >= GIVEN {
+                return Ok((given, Some(key)));
+            }
+        }
+        Ok((given, next))
+    }
+}
+
 impl Change<'_> {
     /// Moves waiting entries; says how many. What is handed out, has left its queue or came into it by this very change stays.
     /// Whoever keeps a part of the queues in memory must read it again from here on.
     pub fn reorder(&mut self, moves: Vec<Move>) -> Result<usize, StoreError> {
+        if self.store.options.replica {
+            let mut count = 0;
+            for (page, level) in moves.iter().filter_map(|moved| moved.level.as_ref()) {
+                count += usize::from(self.put_level(page, *level)?);
+            }
+            return Ok(count);
+        }
         let pending: HashSet<Vec<u8>> = self.rows.keys("ready").map(<[u8]>::to_vec).collect();
         let old: Vec<Vec<u8>> = moves.iter().map(|moved| moved.queue.ready(moved.order)).collect();
         let family = self.store.family("ready");

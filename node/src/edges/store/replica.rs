@@ -3,6 +3,9 @@
 //! A node alone writes an entry where it belongs when it decides so; a replica learns what others decided, in any order and more
 //! than once. So here the place of an entry (in its queue, waiting for its time, or nowhere) is worked out from its record
 //! each time that changes, and what is handed out is remembered in memory only: after a start it is open again.
+//!
+//! Beside the record only a page's *level* has a say in its place, if the cluster goes by scores. It is no part of the record, because every owner of a slot computes it;
+//! it lies in the family `level` of this disk, and changes in the batch that moves the entry ([`super::reorder`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,6 +26,7 @@ use proto::crawl::outcome::{Ending, OutcomeKind};
 use proto::id::{Slot, UrlId};
 use proto::key::{Order, QueueKey, UrlKey, split_due};
 use proto::record::UrlRecord;
+use proto::score::priority::priority;
 use proto::site::note::is_note;
 use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
@@ -71,6 +75,8 @@ pub(super) struct Known {
     pub(super) kept: Kept,
     pub(super) url: CanonicalUrl,
     pub(super) inlinks: u32,
+    /// What the page graph says of it: moves its entry in its queue.
+    pub(super) level: i16,
 }
 
 /// A record as the change under way leaves it.
@@ -93,8 +99,8 @@ pub(super) type Overlay = BTreeMap<UrlKey, Touched>;
 
 /// An entry, and the key under which it lies in its queue.
 pub(super) struct Queued {
-    queue: QueueKey,
-    order: Order,
+    pub(super) queue: QueueKey,
+    pub(super) order: Order,
     due: u64,
     entry: Entry,
     /// It waits for another try, not for its next round.
@@ -132,7 +138,8 @@ impl Store {
         let url = url_of(&kept)?;
         let body = Body(value[INLINKS_BYTES..].into());
         let copy = RecordCopy { key: key.clone(), progress: kept.record.progress, body };
-        Ok(Some(Known { copy, kept, url, inlinks: inlinks(&value) }))
+        let level = self.level(key)?;
+        Ok(Some(Known { copy, kept, url, inlinks: inlinks(&value), level }))
     }
 
     /// Marks entries as handed out, and gives each with its record as SELECTED; without one if it has come further since.
@@ -193,7 +200,7 @@ impl Store {
         self.flying.remove(&ready);
         let key = UrlKey::new(pick.queue.crawl(), &pick.entry.url);
         let Some(kept) = self.opened(&key)? else { return Ok(None) };
-        let Some(queued) = self.queued(&key, &kept, &pick.entry.url) else { return Ok(None) };
+        let Some(queued) = self.queued(&key, &kept, &pick.entry.url, self.level(&key)?) else { return Ok(None) };
         Ok((self.place_on_disk(&queued)? == Place::Ready).then(|| queued.admitted(false)))
     }
 
@@ -255,10 +262,35 @@ impl Store {
     }
 
     /// The entry of a record, if it has one.
-    fn queued(&self, key: &UrlKey, kept: &Kept, url: &CanonicalUrl) -> Option<Queued> {
+    fn queued(&self, key: &UrlKey, kept: &Kept, url: &CanonicalUrl, level: i16) -> Option<Queued> {
         let (due, entry) = kept.entry_of(self.options.node, url)?;
         let queue = QueueKey::new(key.crawl()?, url);
-        Some(Queued { queue, order: kept.order(key), due, entry, retry: !kept.is_closed() })
+        let order = kept.order(key);
+        let order = Order { priority: priority(order.priority, level), ..order };
+        Some(Queued { queue, order, due, entry, retry: !kept.is_closed() })
+    }
+
+    /// The entry of a record that was read.
+    pub(super) fn entry_of(&self, known: &Known) -> Option<Queued> {
+        self.queued(&known.copy.key, &known.kept, &known.url, known.level)
+    }
+
+    /// Looks whether pages here have levels, or may get some.
+    pub(super) fn load_levels(&mut self) -> Result<(), StoreError> {
+        let any = self.rows("level", Vec::new(), Vec::new()).next().transpose()?.is_some();
+        self.levels = self.options.replica && (self.options.graph || any);
+        Ok(())
+    }
+
+    /// The level of a page; 0 if it has none.
+    fn level(&self, key: &UrlKey) -> Result<i16, StoreError> {
+        if !self.levels {
+            return Ok(0);
+        }
+        let row = self.db.get_pinned_cf(&self.family("level"), key.as_bytes()).map_err(|error| self.failed(&error))?;
+        let Some(row) = row else { return Ok(0) };
+        let level = row.as_ref().try_into().map_err(|_| StoreError::damaged("level", "a level of another length"))?;
+        Ok(i16::from_le_bytes(level))
     }
 
     /// Where an entry lies that this change has not touched.
@@ -296,7 +328,9 @@ impl Change<'_> {
                 continue;
             }
             match copy.open_with_url() {
-                Ok((kept, url)) => self.merge_one(Known { copy, kept, url, inlinks: 0 }, unix_ms, &mut done)?,
+                Ok((kept, url)) => {
+                    self.merge_one(Known { copy, kept, url, inlinks: 0, level: 0 }, unix_ms, &mut done)?
+                }
                 Err(error) => tracing::warn!(%error, "a copy of a record is left out"),
             }
         }
@@ -312,7 +346,7 @@ impl Change<'_> {
             return Ok(()); // what merging gives is one of the two
         }
         done.changed.push(self.digest(&key, before.map(RecordCopy::hash), Some(new.copy.hash())));
-        new.inlinks = old.now.as_ref().map_or(0, |known| known.inlinks);
+        (new.inlinks, new.level) = old.now.as_ref().map_or((0, 0), |known| (known.inlinks, known.level));
 
         let queue = QueueKey::new(key.crawl().unwrap_or_default(), &new.url);
         let new_host = self.host(&queue)?.counters.known == 0;
@@ -321,11 +355,11 @@ impl Change<'_> {
         self.note_events(&key, old.record(), &new.kept.record, unix_ms)?;
 
         if let Some(was) = &old.now
-            && let Some(queued) = self.store.queued(&key, &was.kept, &was.url)
+            && let Some(queued) = self.store.entry_of(was)
         {
             self.leave_queue(&queued, old.place);
         }
-        let place = match self.store.queued(&key, &new.kept, &new.url) {
+        let place = match self.store.entry_of(&new) {
             None => Place::Nowhere,
             Some(queued) if queued.due > unix_ms => {
                 self.wait(&queued)?;
@@ -350,7 +384,7 @@ impl Change<'_> {
         }
         let Some(known) = self.store.known(key)? else { return Ok(Touched { now: None, place: Place::Nowhere }) };
         // Without a time to wait for it needs no look at the disk to know where its entry is.
-        let place = match self.store.queued(key, &known.kept, &known.url) {
+        let place = match self.store.entry_of(&known) {
             None => Place::Nowhere,
             Some(queued) => self.store.place_on_disk(&queued)?,
         };
@@ -362,8 +396,39 @@ impl Change<'_> {
     pub(super) fn as_it_is(&self, key: &UrlKey) -> Result<Option<(Arc<Known>, Option<Queued>, Place)>, StoreError> {
         let Touched { now, place } = self.touched(key)?;
         let Some(known) = now else { return Ok(None) };
-        let queued = self.store.queued(key, &known.kept, &known.url);
+        let queued = self.store.entry_of(&known);
         Ok(Some((known, queued, place)))
+    }
+
+    /// A waiting entry whose page has another level goes to another place; says whether it did. What is handed out stays.
+    pub(super) fn put_level(&mut self, key: &UrlKey, level: i16) -> Result<bool, StoreError> {
+        let Touched { now, place } = self.touched(key)?;
+        let Some(known) = now.filter(|known| known.level != level) else { return Ok(false) };
+        let Some(old) = self.store.entry_of(&known).filter(|_| place == Place::Ready) else { return Ok(false) };
+        if self.store.flying.contains(&old.queue.ready(old.order)) {
+            return Ok(false);
+        }
+        let Known { copy, kept, url, inlinks, .. } = &*known;
+        let new = Known { copy: copy.clone(), kept: kept.clone(), url: url.clone(), inlinks: *inlinks, level };
+        let Some(queued) = self.store.entry_of(&new) else { return Ok(false) };
+        self.leave_queue(&old, place);
+        self.put_ready(&queued.queue, queued.order, &queued.entry)?;
+        if level == 0 {
+            self.delete("level", key.as_bytes());
+        } else {
+            self.rows.put("level", key.as_bytes(), |out| {
+                out.extend_from_slice(&level.to_le_bytes());
+                Ok::<(), StoreError>(())
+            })?;
+        }
+        self.overlay.insert(key.clone(), Touched { now: Some(Arc::new(new)), place });
+        Ok(true)
+    }
+
+    pub(super) fn forget_level(&mut self, key: &UrlKey, known: &Known) {
+        if known.level != 0 {
+            self.delete("level", key.as_bytes());
+        }
     }
 
     /// A record is no more.
@@ -415,7 +480,7 @@ impl Change<'_> {
             Some(Touched { now: Some(known), place }) => (known, place),
             Some(Touched { now: None, .. }) => return Ok(None),
         };
-        let queued = self.store.queued(&key, &known.kept, &known.url).filter(|_| matches!(place, Place::Due));
+        let queued = self.store.entry_of(known).filter(|_| matches!(place, Place::Due));
         let here = queued.filter(|queued| queued.queue.due(queued.due, queued.order) == due_key);
         Ok(here.map(|queued| (queued.retry, queued.entry)))
     }
@@ -476,13 +541,14 @@ impl Change<'_> {
         for key in keys {
             let Touched { now, place } = self.touched(&key)?;
             let Some(known) = now else { continue };
-            if let Some(queued) = self.store.queued(&key, &known.kept, &known.url) {
+            if let Some(queued) = self.store.entry_of(&known) {
                 self.leave_queue(&queued, place);
             }
             if let Some(crawl) = key.crawl() {
                 self.count(&QueueKey::new(crawl, &known.url), Some(&known.kept.record), None)?;
             }
             self.delete("url", key.as_bytes());
+            self.forget_level(&key, &known);
             self.overlay.insert(key, Touched { now: None, place: Place::Nowhere });
         }
         self.drop_clients(slot)?;

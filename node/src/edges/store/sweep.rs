@@ -97,6 +97,8 @@ impl Change<'_> {
         }
         changed.push(self.digest(key, Some(known.copy.hash()), None));
         self.delete("url", key.as_bytes());
+        self.forget_level(key, &known);
+        changed.extend(self.forget_row(key)?);
         self.forget_touched(key);
         self.remove_contents(key.as_bytes())?;
         let prefix = key.as_bytes().to_vec();
@@ -145,8 +147,9 @@ impl Change<'_> {
 
 #[cfg(test)]
 mod tests {
-    use proto::batch::{Discovered, EntryKind};
+    use proto::batch::{Discovered, EntryKind, Pick};
     use proto::clients::record;
+    use proto::clients::spider::{SpiderAsk, SpiderRules};
     use proto::cluster::copy::{Kept, RecordCopy};
     use proto::cluster::registry::{Definition, DefinitionKey, DefinitionKind, Version};
     use proto::cluster::repair::Digests;
@@ -155,7 +158,7 @@ mod tests {
     use proto::site::{Site, SiteDefinition};
     use proto::url::{CanonicalUrl, UrlRules};
 
-    use super::super::StoreOptions;
+    use super::super::{Admitted, StoreOptions};
     use super::*;
 
     fn site(number: u64, epoch: u32, deleted: bool) -> Definition {
@@ -176,6 +179,19 @@ mod tests {
         let note =
             Note { version, kind: NoteKind::Attribute, url: String::new(), name, value: Some(vec![1]), created_ms: 1 };
         note.copy(crawl).unwrap()
+    }
+
+    /// What was found on a page, as a copy that another node made.
+    fn links(dir: &std::path::Path, crawl: &str) -> RecordCopy {
+        let options = StoreOptions { node: NodeId(1), replica: true, graph: true, ..StoreOptions::default() };
+        let mut store = Store::open(&dir.join(crawl), options).unwrap();
+        let mut change = store.change();
+        let admitted = change.merge(vec![copy(crawl, "http://h0.example/0")], 9).unwrap().admitted;
+        let Admitted { queue, order, entry, .. } = admitted[0].clone();
+        change.find_untold(&Pick { flight: 1, queue, order, entry }, &[], 9).unwrap();
+        change.commit().unwrap();
+        let (rows, _) = store.graph().untold(1).unwrap();
+        store.change().spider(SpiderAsk::Links(rows), &SpiderRules::default(), 9).unwrap().copies.remove(0)
     }
 
     fn digests(store: &Store) -> Digests {
@@ -206,10 +222,16 @@ mod tests {
         };
         assert_eq!(apply(&mut store, old.clone()), 2_500);
         assert_eq!(apply(&mut store, vec![note("news"), note("news~1"), copy("news~1", "http://h0.example/")]), 3);
+        let links: Vec<RecordCopy> = ["news", "news~1"].map(|crawl| links(dir.path(), crawl)).to_vec();
+        assert_eq!(apply(&mut store, links.clone()), 2);
         let mut change = store.change();
         change.keep_definitions(&[site(2, 1, true)]).unwrap();
         change.commit().unwrap();
-        assert_eq!(apply(&mut store, vec![old[0].clone(), note("news")]), 0, "nothing of it is taken any more");
+        assert_eq!(
+            apply(&mut store, vec![old[0].clone(), note("news"), links[0].clone()]),
+            0,
+            "nothing of it is taken any more"
+        );
         let mut removed = 0;
         loop {
             let mut change = store.change();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::copy::RecordCopy;
+use super::super::copy::{Kept, RecordCopy};
 use super::super::message::{BATCH_MAX, Commission, Errand, Message, Stage};
 use super::super::mutant::planted;
 use super::super::propagate::{RunId, Ticket};
@@ -14,7 +14,7 @@ use crate::crawl::outcome::Ending;
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::crawl::retry::{Failure, HostVerdict, RetryRules, verdict};
 use crate::id::{BatchId, NodeId, Slot, UrlId};
-use crate::key::Order;
+use crate::wire;
 
 /// A batch that nobody said is being fetched is sent again after this.
 const RESEND_AFTER: Micros = SECOND;
@@ -25,6 +25,8 @@ const CRAWLED_AFTER: Micros = SECOND;
 /// A URL that was handed out and has no outcome.
 pub(super) struct Flight {
     pick: Pick,
+    /// What it was found with. Its place in the queue may go by a score, which is its own and not its links'.
+    priority: u16,
     batch: BatchId,
     /// The frontier knows that the host was asked.
     ended: bool,
@@ -155,8 +157,11 @@ impl Coordinator {
             self.batches.insert(id, batch);
             let mut copies = Vec::with_capacity(picks.len());
             for (pick, copy) in picks {
+                let own = wire::decode::<Kept>(&copy.body.0).map(|kept| kept.record.priority);
+                let priority = own.unwrap_or(pick.order.priority);
                 copies.push(copy);
                 let flight = Flight {
+                    priority,
                     batch: id,
                     ended: false,
                     crawled: None,
@@ -212,7 +217,7 @@ impl Coordinator {
         let Some(to) = batch.to else { return };
         let errand = |flight: &u64| {
             let flight = self.flights.get(flight).filter(|flight| !flight.ended)?;
-            let Order { depth, priority, .. } = flight.pick.order;
+            let (depth, priority) = (flight.pick.order.depth, flight.priority);
             Some(Errand { flight: flight.pick.flight, entry: flight.pick.entry.clone(), depth, priority })
         };
         let errands: Vec<Errand> = batch.flights.iter().filter_map(errand).collect();

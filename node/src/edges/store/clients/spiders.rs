@@ -10,13 +10,14 @@ mod tests;
 use std::collections::VecDeque;
 
 use proto::clients::ask::{ANSWER_BYTES_MAX, LOOK_ROWS_MAX};
-use proto::clients::identity::{ClientQueueId, is_queue};
+use proto::clients::identity::{ClientQueueId, is_client, is_queue};
 use proto::clients::page::PageState;
 use proto::clients::record::{ClientQueue, ClientUrl};
 use proto::clients::spider::{
-    AT_ONCE, Crawled, Found, LINKS, PAGES, SpiderAsk, SpiderRules, SpiderSaid, is_pages, links_metadata, page_key,
-    queue_of, read_links,
+    AT_ONCE, Crawled, Found, LINKS, PAGES, ROW_BYTES_MAX, SpiderAsk, SpiderRules, SpiderSaid, crawl_of_row, is_pages,
+    links_metadata, page_key, queue_of, read_links, read_row, row_metadata, row_place,
 };
+use proto::cluster::repair::Changed;
 use proto::cluster::slot_set::SlotSet;
 use proto::id::{SLOTS, Slot};
 use proto::key::UrlKey;
@@ -26,6 +27,7 @@ use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 
 use super::{Change, Decided, Line, Store, StoreError, crawl_prefix, split_agenda};
+use crate::edges::store::found::{page_of_row, says_the_same};
 
 /// Pages that one call hands out, or puts up again: each is a record to be replicated, and the coordinator has room for some thousands.
 const PAGES_AT_ONCE: usize = 1_000;
@@ -38,6 +40,12 @@ const WAKE_ROWS_MAX: usize = 4_096;
 const AGENDA_ROWS: usize = 256;
 const QUEUE_ROWS: usize = 4;
 const QUEUE_ROWS_MAX: usize = 1_024;
+
+/// Pages that one look at the schedule gives.
+const GIVEN: usize = 500;
+
+/// Pages with their domains, and the times before which they are not handed out; and behind which row to go on.
+type SomePages = (Vec<(String, u64, String, PageState)>, Option<Vec<u8>>);
 
 /// What the graph notes as the priority that a page was found with; pages of spiders stand in no queue of the crawl that goes by it.
 const OWN_PRIORITY: u16 = 100;
@@ -140,6 +148,35 @@ impl Store {
         Ok(())
     }
 
+    /// Some pages of these slots that wait or that a spider has, behind the row `after`, as [`Store::each_scheduled`] tells them; and behind which row to go on.
+    pub fn some_scheduled(&self, slots: &SlotSet, after: &[u8]) -> Result<SomePages, StoreError> {
+        let mut given = Vec::new();
+        let rows = self.rows_after("turn", after, LOOK_ROWS_MAX)?;
+        let next = rows.last().filter(|_| rows.len() == LOOK_ROWS_MAX).map(|(key, _)| key.clone());
+        for (key, _) in rows {
+            // A queue's own bytes end with the second zero behind its slot.
+            let zeros = key.iter().enumerate().skip(2).filter(|(_, byte)| **byte == 0);
+            let Some(end) = zeros.map(|(at, _)| at + 1).nth(1) else { return Err(damaged("a turn of nothing")) };
+            let (prefix, part) = (&key[..=end.min(key.len() - 1)], key.get(end).copied());
+            let Some(queue) = ClientQueueId::from_prefix(&key[..end]) else { continue };
+            if !is_pages(queue.crawl()) || !slots.contains(queue.slot()) {
+                continue;
+            }
+            let (at_ms, url) = match part {
+                Some(RANKED) => (0, split_ranked(&key, prefix)?.1),
+                _ => super::act::split_turn(&key, prefix)?,
+            };
+            let at_ms = if part == Some(DATED) { at_ms.saturating_mul(1_000) } else { at_ms };
+            if let Some(page) = self.client_url(&queue.url(&url))? {
+                given.push((queue.key(), at_ms, url, state(&page)));
+            }
+            if given.len() >= GIVEN {
+                return Ok((given, Some(key)));
+            }
+        }
+        Ok((given, next))
+    }
+
     /// Does what needs to look at many rows, as a batch of its own. `slots` are those that this node may hand pages out of.
     pub fn spider_act(
         &mut self,
@@ -223,6 +260,13 @@ impl Change<'_> {
                     let Some(url) = canonical(&url) else { continue };
                     let set = |page: &mut PageState| page.frequency_hz = (hz > 0.0).then_some(hz);
                     changed += u64::from(self.change_page(&page_key(&url), rules, unix_ms, false, set)?);
+                }
+                SpiderSaid::Changed(changed)
+            }
+            SpiderAsk::Links(rows) => {
+                let mut changed = 0;
+                for row in rows {
+                    changed += u64::from(self.keep_row(&row, unix_ms)?);
                 }
                 SpiderSaid::Changed(changed)
             }
@@ -342,8 +386,57 @@ impl Change<'_> {
         Ok(true)
     }
 
+    /// The cluster itself crawled a page: its row is kept beside it. Says whether that is news.
+    fn keep_row(&mut self, row: &[u8], unix_ms: u64) -> Result<bool, StoreError> {
+        let Some((queue, name)) = page_of_row(row).as_ref().and_then(row_place).filter(|_| row.len() <= ROW_BYTES_MAX)
+        else {
+            tracing::warn!("the links of a page are left out: what was told of them contradicts itself");
+            return Ok(false);
+        };
+        if self.is_row_of_nothing(&name)? {
+            return Ok(false);
+        }
+        let key = queue.url(&name);
+        let old = self.client_url(&key)?;
+        let before = old.as_ref().and_then(|old| read_row(&old.metadata));
+        if before.is_some_and(|before| says_the_same(&before, row)) {
+            return Ok(false);
+        }
+        let created_ms = old.as_ref().map_or(unix_ms, |old| old.created_ms);
+        let new = ClientUrl { url: name, created_ms, metadata: row_metadata(row), ..ClientUrl::default() };
+        self.put_page(&queue, key, old, new, unix_ms)?;
+        Ok(true)
+    }
+
+    /// Whether a row is of a crawl that nobody runs any more.
+    pub(super) fn is_row_of_nothing(&mut self, name: &str) -> Result<bool, StoreError> {
+        let gone = self.store.gone()?;
+        Ok(crawl_of_row(name).is_none_or(|crawl| gone.has(crawl)))
+    }
+
+    /// A page of the cluster's own is gone, and so is its row; what that changes.
+    pub(in crate::edges::store) fn forget_row(&mut self, page: &UrlKey) -> Result<Vec<Changed>, StoreError> {
+        let Some((queue, name)) = row_place(page).filter(|_| !is_client(page)) else { return Ok(Vec::new()) };
+        let key = queue.url(&name);
+        let Some(old) = self.client_url(&key)? else { return Ok(Vec::new()) };
+        self.replace_client(&queue, key, Some(old), None, 0)?;
+        Ok(std::mem::take(&mut self.clients.changed))
+    }
+
     /// The graph hears of the links of a page.
-    pub(super) fn find_links(&mut self, page: &ClientUrl, unix_ms: u64) {
+    pub(super) fn find_links(&mut self, page: &ClientUrl, unix_ms: u64) -> Result<(), StoreError> {
+        if let Some(row) = read_row(&page.metadata) {
+            let place = page_of_row(&row).as_ref().and_then(row_place);
+            return match place.is_some_and(|(_, name)| name == page.url) {
+                true => self.find_row(&row),
+                false => Ok(()), // a peer's fault
+            };
+        }
+        self.find_reported(page, unix_ms);
+        Ok(())
+    }
+
+    fn find_reported(&mut self, page: &ClientUrl, unix_ms: u64) {
         let (Some((content, links)), Some(url)) = (read_links(&page.metadata), canonical(&page.url)) else { return };
         self.begin_finding_worth(&page_key(&url), OWN_PRIORITY, content, unix_ms);
         for link in links.iter().filter_map(|link| canonical(link)) {

@@ -6,7 +6,7 @@ use proto::id::NodeId;
 use proto::key::DEFAULT_CRAWL;
 use proto::record::{Progress, Status};
 
-use super::super::StoreOptions;
+use super::super::{Move, StoreOptions};
 use super::*;
 
 const NOW: u64 = 1_000_000;
@@ -67,6 +67,108 @@ fn a_url_goes_through_its_round_and_leaves_its_queue() {
     assert_eq!(store.state().places.ready, 0);
     assert_eq!(store.state().counters.processed, 1);
     assert_eq!(store.recount().unwrap(), (store.state().counters.clone(), store.state().places));
+}
+
+/// A replica that keeps levels.
+fn scored(dir: &std::path::Path) -> Store {
+    let options = StoreOptions { node: NodeId(7), replica: true, graph: true, ..StoreOptions::default() };
+    Store::open(dir, options).unwrap()
+}
+
+fn level(store: &mut Store, text: &str, level: i16) -> usize {
+    let Pick { queue, order, .. } = pick(store, 1);
+    let page = UrlKey::new(DEFAULT_CRAWL, &found(text).url);
+    let mut change = store.change();
+    let moved = change.reorder(vec![Move { queue, order, priority: 0, level: Some((page, level)) }]).unwrap();
+    change.commit().unwrap();
+    moved
+}
+
+#[test]
+fn a_page_with_another_level_waits_elsewhere_until_it_is_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = scored(dir.path());
+    let life = store.begin_life(1, None).unwrap().boot;
+    let (plain, better) = ("http://a.example/plain", "http://a.example/better");
+    merge(&mut store, vec![fresh_copy(plain), fresh_copy(better)]);
+    assert_eq!((level(&mut store, plain, -3), level(&mut store, better, 7), level(&mut store, better, 7)), (1, 1, 0));
+    let waiting = |store: &Store| -> Vec<(u16, String)> {
+        let queues = store.sweep(None, None, 10, 10).unwrap().0;
+        let entries = queues.into_iter().flat_map(|queue| queue.entries);
+        entries.map(|(order, entry)| (order.priority, entry.url.as_str().to_owned())).collect()
+    };
+    assert_eq!(waiting(&store), [(107, better.to_owned()), (97, plain.to_owned())]);
+    drop(store);
+    // A start finds them where they are, also one that goes by no scores.
+    let mut store = self::store(dir.path());
+    let life = store.begin_life(1, Some(life)).unwrap().boot;
+    assert_eq!(waiting(&store), [(107, better.to_owned()), (97, plain.to_owned())]);
+    let picked = pick(&store, 5);
+    let copy = store.select_copies(life, vec![picked.clone()]).unwrap().remove(0).1.expect("it waits");
+    assert_eq!(copy.open().unwrap().record.priority, 100, "its record knows nothing of that");
+    merge(&mut store, vec![copy]);
+    let mut change = store.change();
+    assert!(!change.put_level(&UrlKey::new(DEFAULT_CRAWL, &found(better).url), 0).unwrap(), "what flies stays");
+    drop(change);
+    let ending = Ending::NotModified { at: NOW, crawling_ms: 3 };
+    let (copy, _) = store.settle_copy(&picked, ending, Stage::Processed, NOW).unwrap();
+    merge(&mut store, copy.into_iter().collect());
+    assert!(store.land(&picked).unwrap().is_none());
+    assert_eq!(waiting(&store), [(97, plain.to_owned())]);
+    assert_eq!(store.recount().unwrap(), (store.state().counters.clone(), store.state().places));
+    let mut change = store.change();
+    change.drop_slot(Slot::of_domain(found(plain).url.domain())).unwrap();
+    change.commit().unwrap();
+    assert_eq!((store.rows("level", Vec::new(), Vec::new()).count(), store.state().places.ready), (0, 0));
+}
+
+#[test]
+fn what_is_found_on_a_page_comes_into_the_graphs_of_all_that_keep_it_once() {
+    use proto::clients::spider::{SpiderAsk, SpiderRules};
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut stores = [scored(dirs[0].path()), scored(dirs[1].path())];
+    merge(&mut stores[0], vec![fresh_copy("http://a.example/x")]);
+    let picked = pick(&stores[0], 1);
+    let many: Vec<Discovered> = (0..5_000).map(|page| found(&format!("http://d{page}.example/"))).collect();
+    let mut change = stores[0].change();
+    change.find_untold(&picked, &[found("http://a.example/y"), found("http://b.example/")], NOW).unwrap();
+    change.find_untold(&picked, &many, NOW + 1).unwrap();
+    change.commit().unwrap();
+    let (rows, next) = stores[0].graph().untold(10).unwrap();
+    stores[0].graph().told(next).unwrap();
+    assert!(stores[0].graph().untold(10).unwrap().0.is_empty());
+    assert_eq!(rows.len(), 2);
+
+    // Its keeper hears of it twice, and others of the record that this makes.
+    let mut copies = Vec::new();
+    for row in [&rows[0], &rows[0]] {
+        let mut change = stores[1].change();
+        copies.extend(change.spider(SpiderAsk::Links(vec![row.clone()]), &SpiderRules::default(), NOW).unwrap().copies);
+        change.commit().unwrap();
+    }
+    assert_eq!(copies.len(), 1);
+    assert_eq!(copies[0].slot(), picked.queue.slot(), "it lies beside the page");
+    merge(&mut stores[0], copies);
+    for store in &stores {
+        let (graph, mut heard) = (store.graph(), Vec::new());
+        let mut intake = graph.intake().unwrap();
+        while graph.take_in(&mut intake, |page, links| heard.push((page, links.to_vec()))).unwrap() > 0 {}
+        assert_eq!(heard, [(0, vec![2, 1])]);
+        let key = UrlKey::new(DEFAULT_CRAWL, &found("http://a.example/x").url);
+        assert_eq!(graph.page(&key).unwrap().map(|page| (page.own, page.first_crawl)), Some((100, NOW)));
+    }
+    // A page with very many links keeps as many as fit; what is no row is left out.
+    let mut change = stores[1].change();
+    let ask = SpiderAsk::Links(vec![rows[1].clone(), b"garbage".to_vec()]);
+    let decided = change.spider(ask, &SpiderRules::default(), NOW + 2).unwrap();
+    change.commit().unwrap();
+    assert_eq!(decided.copies.len(), 1);
+    assert_eq!(merge(&mut stores[0], decided.copies).changed.len(), 1);
+    let graph = stores[0].graph();
+    let mut intake = graph.intake().unwrap();
+    let mut links = 0;
+    while graph.take_in(&mut intake, |_, of| links = of.len()).unwrap() > 0 {}
+    assert!((1_000..5_000).contains(&links), "{links}");
 }
 
 /// Seed 910556978423479753 of the simulator's second layer.
@@ -245,6 +347,7 @@ enum Step {
     Merge(Vec<RecordCopy>),
     Drop(usize),
     FallDue(u64),
+    Level(usize, i16),
     Commit,
 }
 
@@ -253,6 +356,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => proptest::collection::vec(copies(), 1..4).prop_map(Step::Merge),
         1 => (0..3usize).prop_map(Step::Drop),
         2 => prop_oneof![Just(NOW), Just(NOW + 10)].prop_map(Step::FallDue),
+        2 => (0..6usize, -2..3i16).prop_map(|(which, level)| Step::Level(which, level)),
         3 => Just(Step::Commit),
     ];
     proptest::collection::vec(step, 1..24)
@@ -266,7 +370,7 @@ proptest! {
     #[test]
     fn everything_follows_from_the_records(steps in steps()) {
         let dir = tempfile::tempdir().unwrap();
-        let mut store = store(dir.path());
+        let mut store = scored(dir.path());
         let mut digests = store.begin_life(1, None).unwrap().digests;
         store.digests.fold_at = 4; // so that it happens
         let mut model: BTreeMap<UrlKey, RecordCopy> = BTreeMap::new();
@@ -291,6 +395,10 @@ proptest! {
                         model.retain(|key, _| key.slot() != slot);
                     }
                     Step::FallDue(at) => drop(change.fall_due(*at, 100).unwrap()),
+                    Step::Level(which, level) => {
+                        let url = found(&format!("http://h{}.example/{}", which % 3, which / 3)).url;
+                        change.put_level(&UrlKey::new(DEFAULT_CRAWL, &url), *level).unwrap();
+                    }
                     Step::Commit => {}
                 }
             }
@@ -303,6 +411,21 @@ proptest! {
             let open = model.values().filter(|copy| copy.open().unwrap().entry(NodeId(7)).is_some()).count() as u64;
             let places = store.state().places;
             prop_assert_eq!(places.ready + places.retries + places.recrawls, open);
+            // Every entry lies where its record and its level say, and no level is left of what is gone.
+            for key in model.keys() {
+                let known = store.known(key).unwrap().expect("it is kept");
+                if let Some(queued) = store.entry_of(&known) {
+                    let place = store.place_on_disk(&queued).unwrap();
+                    let row = match place {
+                        Place::Ready => store.db.get_cf(&store.family("ready"), queued.queue.ready(queued.order)),
+                        _ => store.db.get_cf(&store.family("due"), queued.queue.due(queued.due, queued.order)),
+                    };
+                    prop_assert!(row.unwrap().is_some());
+                }
+            }
+            for row in store.rows("level", Vec::new(), Vec::new()) {
+                prop_assert!(model.contains_key(&UrlKey::from_bytes(&row.unwrap().0)));
+            }
         }
         prop_assert_eq!(&store.scan_digests().unwrap(), &digests);
         prop_assert_eq!(&store.begin_life(2, None).unwrap().digests, &digests);

@@ -121,7 +121,7 @@ fn scores_move_what_waits_and_leave_what_is_handed_out() {
     // What lands in the very change that would move it has left its queue.
     let two = Admitted { order: Order { priority: 102, ..admitted[2].order }, ..admitted[2].clone() };
     let two = pick(&two, 78);
-    let back = Move { queue: queue.clone(), order: two.order, priority: 100 };
+    let back = Move { queue: queue.clone(), order: two.order, priority: 100, level: None };
     let mut change = store.change();
     change.select(std::slice::from_ref(&two)).unwrap();
     let links = vec![Discovered { priority: 102, ..discovered("http://a.example/5") }];
