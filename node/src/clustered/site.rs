@@ -18,8 +18,8 @@ use proto::date;
 use proto::id::SLOTS;
 use proto::query::{Collector, Source, Value};
 use proto::site::{
-    BadRequest, Criterions, GENERAL_SITE, Operation, Site, SiteCleanup, SiteDefinition, SiteDelete, SiteFind,
-    SiteProxy, SiteStatus, SiteUpdate, code, state,
+    BadRequest, Criterions, GENERAL_SITE, NoSuchChange, Operation, ProxyOrder, Site, SiteCleanup, SiteDefinition,
+    SiteDelete, SiteFind, SiteStatus, SiteUpdate, code, state,
 };
 use proto::url::CanonicalUrl;
 use serde_json::{Value as Json, json};
@@ -58,6 +58,15 @@ impl Failed {
 
     pub(super) fn no_site(id: &str) -> Failed {
         Failed::new(code::SITE, format!("there is no site {id:?}"))
+    }
+}
+
+impl From<NoSuchChange> for Failed {
+    fn from(why: NoSuchChange) -> Failed {
+        match why {
+            NoSuchChange::Bad(bad) => bad.into(),
+            NoSuchChange::Exists { .. } | NoSuchChange::Missing { .. } => Failed::new(code::SITE, why),
+        }
     }
 }
 
@@ -282,7 +291,7 @@ impl Shared {
             crawls.is_of_site(&id) || is_crawl(&id) || is_crawl(&name)
         };
         let taken = || Failed::new(code::SITE, format!("there is a site or a crawl {id:?} already"));
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let crawls = node.crawls();
             if there(&crawls) {
                 return Err(taken());
@@ -296,7 +305,7 @@ impl Shared {
             }
             match self.keep_site(node, &definition, known.and_then(|(_, version)| version)).await? {
                 Kept::Yes => return Ok(Json::from(id)),
-                Kept::ChangedMeanwhile => tokio::time::sleep(Duration::from_millis(200)).await,
+                Kept::ChangedMeanwhile => tokio::time::sleep(self.pause_before(attempt)).await,
             }
         }
         Err(taken())
@@ -354,13 +363,14 @@ impl Shared {
         Ok(if request.criterions.is_some() { json!(ids) } else { json!(0) })
     }
 
-    /// A site after a change. New root URLs are kept before that is.
+    /// A site after a change, that may have been tried before. New root URLs are kept before that is.
     async fn changed(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         known: &SiteDefinition,
         change: &Change,
+        again: bool,
     ) -> Result<SiteDefinition, Failed> {
         let epoch = known.epoch.saturating_add(1);
         match change {
@@ -368,9 +378,9 @@ impl Shared {
                 let site = Site { id: known.site.id.clone(), ..Site::default() };
                 Ok(SiteDefinition { site, epoch, deleted: true })
             }
-            Change::Proxies(proxies) => {
-                let site =
-                    Site { proxies: proxies.clone(), u_date: Some(date::format(unix_ms())), ..known.site.clone() };
+            Change::Proxy(order, operation) => {
+                let proxies = order.applied(*operation, &known.site.proxies, again)?;
+                let site = Site { proxies, u_date: Some(date::format(unix_ms())), ..known.site.clone() };
                 Ok(SiteDefinition { site: site.checked()?, ..known.clone() })
             }
             Change::Replace(expected, site) => {
@@ -441,17 +451,22 @@ impl Shared {
 
     /// Changes a site that is there, and has the change kept; decides anew if somebody else's came between.
     pub(super) async fn change_site(&self, node: &Node, swarm: &Arc<Swarm>, id: &str, change: &Change) -> Outcome {
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let crawls = node.crawls();
             let known = crawls.site(id).filter(|(known, _)| !known.deleted);
             let (known, version) = known.ok_or_else(|| Failed::no_site(id))?;
-            let changed = self.changed(node, swarm, known, change).await?;
+            let changed = self.changed(node, swarm, known, change, attempt > 0).await?;
             match self.keep_site(node, &changed, version).await? {
                 Kept::Yes => return Ok(Json::from(0)),
-                Kept::ChangedMeanwhile => tokio::time::sleep(Duration::from_millis(200)).await,
+                Kept::ChangedMeanwhile => tokio::time::sleep(self.pause_before(attempt)).await,
             }
         }
         Err(Failed::new(code::NOT_KEPT, NotDefined::Changed))
+    }
+
+    /// How long to wait before a change is tried anew; nodes that came between each other wait for different times.
+    fn pause_before(&self, attempt: usize) -> Duration {
+        Duration::from_millis(100 + 100 * attempt as u64 + node_of(&self.me).0 % 128)
     }
 
     async fn keep_site(
@@ -476,7 +491,7 @@ pub(super) enum Change {
     Update(SiteUpdate),
     Delete,
     Cleanup(SiteCleanup),
-    Proxies(Vec<SiteProxy>),
+    Proxy(ProxyOrder, Operation),
     /// To this, if it is still as it was when that was decided.
     Replace(Arc<SiteDefinition>, Box<Site>),
 }

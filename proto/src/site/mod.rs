@@ -34,7 +34,7 @@ pub use self::filter::SiteFilter;
 pub use self::frequency::{Allowed, Frequencies};
 pub use self::gone::Gone;
 pub use self::operation::{BadRequest, Criterions, Operation, SiteCleanup, SiteDelete, SiteFind, SiteStatus, code};
-pub use self::proxy::{ProxyOrder, SiteProxy};
+pub use self::proxy::{NoSuchChange, ProxyOrder, SiteProxy};
 pub use self::update::SiteUpdate;
 pub use self::upkeep::Upkeep;
 pub use self::url::{SiteSelect, UrlFetch, UrlNew, UrlOrder, UrlRow, json_of};
