@@ -10,7 +10,7 @@ use proto::batch::{Discovered, EntryKind};
 use proto::cluster::amend::Amendment;
 use proto::cluster::registry::{DefinitionKey, DefinitionKind, NotDefined, Version};
 use proto::control::crawl::{CrawlCounts, CrawlList, CrawlsHere};
-use proto::control::records::UrlName;
+use proto::control::records::{QueryText, UrlName};
 use proto::control::{Answer, node_name};
 use proto::crawl::crawls::Crawls;
 use proto::crawl::definition::DefinitionError;
@@ -247,7 +247,15 @@ impl Shared {
         };
         if merge {
             let counts = self.list_crawls(node, swarm).await;
-            return vec![Item { error: missing(&counts), ..Item::of(told(&by_name(&counts))) }];
+            let mut item = Item { error: missing(&counts), ..Item::of(told(&by_name(&counts))) };
+            for (at, request) in requests.iter().enumerate().filter(|(_, request)| request.measure != 0) {
+                let object = if list { &mut item.object[at] } else { &mut item.object };
+                match self.measure(node, swarm, &request.id, object).await {
+                    Ok(missing) => item.error = item.error.or(missing),
+                    Err(failed) => return refusal(failed),
+                }
+            }
+            return vec![item];
         }
         let answers = self.crawls_everywhere(node, swarm).await;
         let item = |(of, here): (String, Result<CrawlsHere, String>)| match here {
@@ -255,6 +263,38 @@ impl Shared {
             Err(why) => Item { of: Some(of), object: Json::Null, error: Some(why) },
         };
         answers.into_iter().map(item).collect()
+    }
+
+    /// Puts in what no counter keeps of a site, by looking at all its URLs; says what could not be looked at.
+    async fn measure(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        id: &str,
+        site: &mut Json,
+    ) -> Result<Option<String>, Failed> {
+        if site["state"] == state::NOT_FOUND {
+            return Ok(None);
+        }
+        let mut missing = None;
+        let mut first = async |text: &str| -> Result<Json, Failed> {
+            let answered = self.look(node, swarm, &QueryText::Whole(text.to_owned()), &[id]).await?;
+            missing = missing.take().or(answered.missing);
+            Ok(super::urls::objects(answered.table).into_iter().next().unwrap_or_default())
+        };
+        let speeds = "SELECT COUNT(url), SUM(size), SUM(crawlingTime) FROM urls WHERE crawlingTime > 0 AND size > 0";
+        let speeds = first(speeds).await?;
+        let number = |name: &str| speeds[name].as_u64().unwrap_or(0);
+        site["avgSpeedCounter"] = json!(number("COUNT(url)"));
+        site["avgSpeed"] = json!((number("SUM(size)") * 1_000).checked_div(number("SUM(crawlingTime)")).unwrap_or(0));
+        let crawled = first("SELECT MAX(tcDate) FROM urls").await?["MAX(tcDate)"].take();
+        let processed = first("SELECT MAX(tcDate) FROM urls WHERE processed > 0").await?["MAX(tcDate)"].take();
+        // Times of this form are in the order of their texts.
+        if crawled.as_str() > site["tcDate"].as_str() {
+            site["tcDate"] = crawled;
+        }
+        site["tcDateProcess"] = processed;
+        Ok(missing)
     }
 
     async fn site_find(&self, node: &Node, swarm: &Arc<Swarm>, mut bodies: Vec<Json>) -> Vec<Item> {
@@ -427,16 +467,11 @@ impl Shared {
 
     /// Checks what only a node knows: its rules for URLs and the delays that it keeps. Gives the root URLs.
     fn understood(&self, crawls: &Crawls, definition: &SiteDefinition) -> Result<Vec<CanonicalUrl>, Failed> {
-        let spread_ms = definition.site.frequencies()?.delay_max_ms();
-        for (field, delay_ms) in
-            [("requestDelay", definition.site.request_delay), ("properties[HTTP_FREQ_LIMITS]", spread_ms)]
-        {
-            if delay_ms > self.delay_max_ms {
-                let most = self.delay_max_ms;
-                let what =
-                    format!("{delay_ms} ms between two requests, more than the {most} ms that the nodes keep at most");
-                return Err(BadRequest::new(field, what).into());
-            }
+        let (delay_ms, most) = (definition.site.request_delay, self.delay_max_ms);
+        if delay_ms > most {
+            let what =
+                format!("{delay_ms} ms between two requests, more than the {most} ms that the nodes keep at most");
+            return Err(BadRequest::new("requestDelay", what).into());
         }
         let understood = definition.crawl().prepare(crawls.base(), crawls.urls());
         understood.map(|(_, roots)| roots).map_err(|error| {
