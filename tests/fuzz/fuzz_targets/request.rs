@@ -14,9 +14,9 @@ use proto::site::{
 use serde_json::Value as Json;
 
 /// A day, in milliseconds.
+const DAY: u64 = 86_400_000;
 /// Delays between two requests are no longer than this, as the settings say if they say nothing else.
 const DELAY_MAX: u64 = 300_000;
-const DAY: u64 = 86_400_000;
 
 /// A page whose values are the text that is read.
 struct Strange<'a>(&'a str);
