@@ -96,7 +96,7 @@ fn sites() -> Vec<Row> {
         ),
         (
             "SITE_NEW",
-            json!({"id": "x", "properties": [{"name": "HTTP_FREQ_LIMITS", "value": {"max": 1, "period": 3600}}]}),
+            json!({"id": "x", "properties": [{"name": "HTTP_FREQ_LIMITS", "value": {"max": 1, "period": 9_999_999}}]}),
             Refused(2000, "HTTP_FREQ_LIMITS"),
         ),
         ("SITE_NEW", urls(SEVERAL, |n| json!({"id": format!("many-{n}"), "state": 2, "userId": 7})), Done),

@@ -173,6 +173,40 @@ fn filters_and_hours_of_a_site_hold_while_it_is_crawled() {
     assert_eq!(done(data, "URL_STATUS", &json!({"siteId": "news", "url": server.url("/behind")})), json!([]));
     let told = processed(data, &server.url("/found"));
     assert_eq!(told["processor"], "STORE");
+
+    // What no counter keeps is measured when it is asked for; a URL tells what its site says.
+    let plain = site(data, "news");
+    assert_eq!((&plain["avgSpeedCounter"], &plain["tcDateProcess"]), (&json!(0), &Value::Null));
+    let measured = done(data, "SITE_STATUS", &json!({"id": "news", "measure": 1}));
+    let text = "SELECT COUNT(url), SUM(size), SUM(crawlingTime) FROM urls WHERE siteId = 'news' AND crawlingTime > 0 AND size > 0";
+    let sums = done(data, "SQL_CUSTOM", &json!({"query": text}))["rows"][0].clone();
+    let sum = |name: &str| sums[name].as_u64().unwrap_or(0);
+    let speed = (sum("SUM(size)") * 1_000).checked_div(sum("SUM(crawlingTime)")).unwrap_or(0);
+    assert_eq!((&measured["avgSpeedCounter"], &measured["avgSpeed"]), (&json!(sum("COUNT(url)")), &json!(speed)));
+    let (crawled, processed) = (measured["tcDate"].as_str().unwrap(), measured["tcDateProcess"].as_str().unwrap());
+    assert!(crawled >= processed && processed.len() == 19, "{measured}");
+    let root = url(data, &server.url("/"));
+    assert_eq!((&root["requestDelay"], &root["httpMethod"], &root["type"]), (&json!(20), &json!("get"), &json!(0)));
+    let listed = done(data, "URL_FETCH", &json!({"sitesList": ["news"], "maxURLs": 1}));
+    assert_eq!(listed[0]["requestDelay"], 20, "{listed}");
+    let many = done(data, "SITE_STATUS", &json!([{"id": "nosuch", "measure": 1}, {"id": "news", "measure": 1}]));
+    assert_eq!((&many[0]["state"], &many[1]["tcDate"]), (&json!(9), &measured["tcDate"]), "{many}");
+    refused(data, "SITE_STATUS", &json!({"id": "news", "measure": "x"}), 2000, "measure");
+
+    // So many a day: a limit that leaves hours between two pages is taken, and kept.
+    let daily = json!({"id": "daily", "urls": [server.url("/"), server.url("/plain")], "requestDelay": 20, "properties": [
+        {"name": "HTTP_FREQ_LIMITS", "value": {"max": 1, "period": 31 * 86_400}}]});
+    let before = server.pages().len();
+    done(data, "SITE_NEW", &daily);
+    wait_until("it gets its page", || server.pages().len() > before);
+    done(data, "SITE_NEW", &json!({"id": "last", "urls": [server.url("/found")], "requestDelay": 20, "urlType": 1}));
+    wait_until("another site has its own", || site(data, "last")["contents"] == 1);
+    assert_eq!(
+        server.pages().len(),
+        before + 2,
+        "one page in a month, and that of the other site: {:?}",
+        server.pages()
+    );
     drop(node);
 }
 

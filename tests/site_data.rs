@@ -259,3 +259,45 @@ fn contents_history_and_proxies_of_a_crawled_site_with_one_node_down() {
     let read = run(&["ctl", "--data", data, "url", "content", &root, "--crawl", "news"]);
     read.complains(1, &["no node that answers has a version"]);
 }
+
+#[test]
+fn changes_of_proxies_through_all_nodes_at_once_are_all_kept() {
+    let work = tempfile::tempdir().unwrap();
+    let fleet = Fleet::start(work.path(), 3, "");
+    wait_until("all slots are held", || fleet.totals().0 == 4_096);
+    done(fleet.folder(), "SITE_NEW", &json!({"id": "news", "urls": ["http://127.0.0.1:1/"], "state": 3}));
+    let ask = |node: usize, operation: &str, body: &Value| -> Value {
+        let ended = fleet.through(node, "dc", &["--command", operation, "--fields", &body.to_string()]);
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
+        answer["itemsList"][0]["itemObject"].clone() // null while it does not answer
+    };
+    let told = |node: usize| -> Vec<String> {
+        let body = json!({"siteId": "news", "criterions": {"ORDER BY": "host", "LIMIT": 100}});
+        let rows = ask(node, "PROXY_FIND", &body).as_array().cloned().unwrap_or_default();
+        rows.iter().map(|proxy| proxy["host"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    for node in 0..3 {
+        wait_until("the node knows the site", || ask(node, "SITE_STATUS", &json!({"id": "news"}))["state"] == 3);
+    }
+    // Whoever is told that too many came between, or that too few could keep it, asks again, as the answer says; it may have taken effect.
+    let until_done = &|node: usize, operation: &str, host: &str, effect: &str| {
+        wait_until(&format!("{operation} {host}"), || {
+            let object = ask(node, operation, &json!({"siteId": "news", "host": host}));
+            assert!(object["errorCode"] != 2000, "{operation} {host}: {object}");
+            object["errorCode"] == 0 || object["errorMessage"].as_str().is_some_and(|why| why.contains(effect))
+        });
+    };
+    let host = &|node: usize, number: usize| format!("127.0.0.1:{}", 1000 + 10 * node + number);
+    std::thread::scope(|scope| {
+        for node in 0..3 {
+            scope.spawn(move || {
+                (0..3).for_each(|number| until_done(node, "PROXY_NEW", &host(node, number), "already"));
+                until_done(node, "PROXY_DELETE", &host(node, 1), "no proxy");
+            });
+        }
+    });
+    let left: Vec<String> = (0..3).flat_map(|node| [host(node, 0), host(node, 2)]).collect();
+    for node in 0..3 {
+        wait_until("every node has what was changed through all", || told(node) == left);
+    }
+}

@@ -123,12 +123,17 @@ impl Fleet {
 
     /// Runs `ctl` with these arguments, and asks this node.
     pub fn ctl_through(&self, node: usize, arguments: &[&str]) -> Ended {
+        self.through(node, "ctl", arguments)
+    }
+
+    /// Runs a command of the program with these arguments, and asks this node.
+    pub fn through(&self, node: usize, command: &str, arguments: &[&str]) -> Ended {
         let access = std::fs::read_to_string(self.folder.join("ctl.toml")).expect("`cluster local` wrote it");
         let access: toml::Table = access.parse().expect("it is TOML");
         let [operator, swarm_key] = ["operator.key", "swarm.key"].map(|file| format!("{}/{file}", self.folder()));
         let (cluster, address) = (access["cluster"].as_str().unwrap(), access["nodes"][node].as_str().unwrap());
         let access = ["--node", address, "--cluster", cluster, "--identity", &operator, "--swarm-key", &swarm_key];
-        run(&[&["ctl"], &access[..], arguments].concat())
+        run(&[&[command], &access[..], arguments].concat())
     }
 
     /// What `ctl --json` says; nothing while nobody answers.

@@ -20,7 +20,7 @@ use crate::messages::Define;
 use crate::node::Node;
 
 /// Times a change is tried anew when somebody else's came between.
-pub(super) const TRIES: usize = 3;
+pub(super) const TRIES: usize = 6;
 /// How long counts are told again before they are counted anew, at least; and in times of how long counting took.
 const COUNTS_AGE_MIN: Duration = Duration::from_millis(500);
 const COUNTS_AGE_FACTOR: u32 = 20;

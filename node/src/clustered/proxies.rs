@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proto::query::{Collector, Source};
-use proto::site::{BadRequest, Operation, ProxyOrder, SiteProxy, code};
+use proto::site::{BadRequest, Operation, ProxyOrder, SiteProxy};
 use serde_json::{Value as Json, json};
 
 use super::Shared;
@@ -22,29 +22,12 @@ impl Shared {
         operation: Operation,
     ) -> Outcome {
         let order = ProxyOrder::read(body)?;
-        let crawls = node.crawls();
-        let site = crawls.site(&order.site_id).map(|(site, _)| site).filter(|site| !site.deleted);
-        let site = site.ok_or_else(|| Failed::no_site(&order.site_id))?;
-        let name = order.name()?;
-        let mut proxies = site.site.proxies.clone();
-        let at = proxies.iter().position(|proxy| proxy.host == name);
-        let missing = || Failed::new(code::SITE, format!("site {:?} has no proxy {name:?}", order.site_id));
-        match (operation, at) {
-            (Operation::ProxyNew, Some(_)) => {
-                return Err(Failed::new(code::SITE, format!("site {:?} has a proxy {name:?} already", order.site_id)));
-            }
-            (Operation::ProxyNew, None) => proxies.push(order.proxy(None)?),
-            (_, None) => return Err(missing()),
-            (Operation::ProxyUpdate, Some(at)) => proxies[at] = order.proxy(Some(&proxies[at]))?,
-            (_, Some(at)) => drop(proxies.remove(at)),
+        let (site, name) = (order.site_id.clone(), order.name()?);
+        let changed = self.change_site(node, swarm, &site, &Change::Proxy(order, operation)).await;
+        if changed.is_ok() {
+            node.proxies().forgive(&name);
         }
-        if proxies.len() > proto::site::proxy::PROXIES_MAX {
-            let what = format!("a site has at most {} proxies", proto::site::proxy::PROXIES_MAX);
-            return Err(BadRequest::new("host", what).into());
-        }
-        node.proxies().forgive(&name);
-        let changed = self.change_site(node, swarm, &order.site_id, &Change::Proxies(proxies)).await;
-        changed.map(|_| json!(0))
+        changed
     }
 
     /// The proxies of sites that are named or meet criterions, with how often each has just failed on this node.

@@ -10,7 +10,7 @@ use proto::batch::{Discovered, EntryKind};
 use proto::cluster::amend::Amendment;
 use proto::cluster::registry::{DefinitionKey, DefinitionKind, NotDefined, Version};
 use proto::control::crawl::{CrawlCounts, CrawlList, CrawlsHere};
-use proto::control::records::UrlName;
+use proto::control::records::{QueryText, UrlName};
 use proto::control::{Answer, node_name};
 use proto::crawl::crawls::Crawls;
 use proto::crawl::definition::DefinitionError;
@@ -18,8 +18,8 @@ use proto::date;
 use proto::id::SLOTS;
 use proto::query::{Collector, Source, Value};
 use proto::site::{
-    BadRequest, Criterions, GENERAL_SITE, Operation, Site, SiteCleanup, SiteDefinition, SiteDelete, SiteFind,
-    SiteProxy, SiteStatus, SiteUpdate, code, state,
+    BadRequest, Criterions, GENERAL_SITE, NoSuchChange, Operation, ProxyOrder, Site, SiteCleanup, SiteDefinition,
+    SiteDelete, SiteFind, SiteStatus, SiteUpdate, code, state,
 };
 use proto::url::CanonicalUrl;
 use serde_json::{Value as Json, json};
@@ -58,6 +58,15 @@ impl Failed {
 
     pub(super) fn no_site(id: &str) -> Failed {
         Failed::new(code::SITE, format!("there is no site {id:?}"))
+    }
+}
+
+impl From<NoSuchChange> for Failed {
+    fn from(why: NoSuchChange) -> Failed {
+        match why {
+            NoSuchChange::Bad(bad) => bad.into(),
+            NoSuchChange::Exists { .. } | NoSuchChange::Missing { .. } => Failed::new(code::SITE, why),
+        }
     }
 }
 
@@ -238,7 +247,15 @@ impl Shared {
         };
         if merge {
             let counts = self.list_crawls(node, swarm).await;
-            return vec![Item { error: missing(&counts), ..Item::of(told(&by_name(&counts))) }];
+            let mut item = Item { error: missing(&counts), ..Item::of(told(&by_name(&counts))) };
+            for (at, request) in requests.iter().enumerate().filter(|(_, request)| request.measure != 0) {
+                let object = if list { &mut item.object[at] } else { &mut item.object };
+                match self.measure(node, swarm, &request.id, object).await {
+                    Ok(missing) => item.error = item.error.or(missing),
+                    Err(failed) => return refusal(failed),
+                }
+            }
+            return vec![item];
         }
         let answers = self.crawls_everywhere(node, swarm).await;
         let item = |(of, here): (String, Result<CrawlsHere, String>)| match here {
@@ -246,6 +263,38 @@ impl Shared {
             Err(why) => Item { of: Some(of), object: Json::Null, error: Some(why) },
         };
         answers.into_iter().map(item).collect()
+    }
+
+    /// Puts in what no counter keeps of a site, by looking at all its URLs; says what could not be looked at.
+    async fn measure(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        id: &str,
+        site: &mut Json,
+    ) -> Result<Option<String>, Failed> {
+        if site["state"] == state::NOT_FOUND {
+            return Ok(None);
+        }
+        let mut missing = None;
+        let mut first = async |text: &str| -> Result<Json, Failed> {
+            let answered = self.look(node, swarm, &QueryText::Whole(text.to_owned()), &[id]).await?;
+            missing = missing.take().or(answered.missing);
+            Ok(super::urls::objects(answered.table).into_iter().next().unwrap_or_default())
+        };
+        let speeds = "SELECT COUNT(url), SUM(size), SUM(crawlingTime) FROM urls WHERE crawlingTime > 0 AND size > 0";
+        let speeds = first(speeds).await?;
+        let number = |name: &str| speeds[name].as_u64().unwrap_or(0);
+        site["avgSpeedCounter"] = json!(number("COUNT(url)"));
+        site["avgSpeed"] = json!((number("SUM(size)") * 1_000).checked_div(number("SUM(crawlingTime)")).unwrap_or(0));
+        let crawled = first("SELECT MAX(tcDate) FROM urls").await?["MAX(tcDate)"].take();
+        let processed = first("SELECT MAX(tcDate) FROM urls WHERE processed > 0").await?["MAX(tcDate)"].take();
+        // Times of this form are in the order of their texts.
+        if crawled.as_str() > site["tcDate"].as_str() {
+            site["tcDate"] = crawled;
+        }
+        site["tcDateProcess"] = processed;
+        Ok(missing)
     }
 
     async fn site_find(&self, node: &Node, swarm: &Arc<Swarm>, mut bodies: Vec<Json>) -> Vec<Item> {
@@ -282,7 +331,7 @@ impl Shared {
             crawls.is_of_site(&id) || is_crawl(&id) || is_crawl(&name)
         };
         let taken = || Failed::new(code::SITE, format!("there is a site or a crawl {id:?} already"));
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let crawls = node.crawls();
             if there(&crawls) {
                 return Err(taken());
@@ -296,7 +345,7 @@ impl Shared {
             }
             match self.keep_site(node, &definition, known.and_then(|(_, version)| version)).await? {
                 Kept::Yes => return Ok(Json::from(id)),
-                Kept::ChangedMeanwhile => tokio::time::sleep(Duration::from_millis(200)).await,
+                Kept::ChangedMeanwhile => tokio::time::sleep(self.pause_before(attempt)).await,
             }
         }
         Err(taken())
@@ -354,13 +403,14 @@ impl Shared {
         Ok(if request.criterions.is_some() { json!(ids) } else { json!(0) })
     }
 
-    /// A site after a change. New root URLs are kept before that is.
+    /// A site after a change, that may have been tried before. New root URLs are kept before that is.
     async fn changed(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         known: &SiteDefinition,
         change: &Change,
+        again: bool,
     ) -> Result<SiteDefinition, Failed> {
         let epoch = known.epoch.saturating_add(1);
         match change {
@@ -368,9 +418,9 @@ impl Shared {
                 let site = Site { id: known.site.id.clone(), ..Site::default() };
                 Ok(SiteDefinition { site, epoch, deleted: true })
             }
-            Change::Proxies(proxies) => {
-                let site =
-                    Site { proxies: proxies.clone(), u_date: Some(date::format(unix_ms())), ..known.site.clone() };
+            Change::Proxy(order, operation) => {
+                let proxies = order.applied(*operation, &known.site.proxies, again)?;
+                let site = Site { proxies, u_date: Some(date::format(unix_ms())), ..known.site.clone() };
                 Ok(SiteDefinition { site: site.checked()?, ..known.clone() })
             }
             Change::Replace(expected, site) => {
@@ -417,16 +467,11 @@ impl Shared {
 
     /// Checks what only a node knows: its rules for URLs and the delays that it keeps. Gives the root URLs.
     fn understood(&self, crawls: &Crawls, definition: &SiteDefinition) -> Result<Vec<CanonicalUrl>, Failed> {
-        let spread_ms = definition.site.frequencies()?.delay_max_ms();
-        for (field, delay_ms) in
-            [("requestDelay", definition.site.request_delay), ("properties[HTTP_FREQ_LIMITS]", spread_ms)]
-        {
-            if delay_ms > self.delay_max_ms {
-                let most = self.delay_max_ms;
-                let what =
-                    format!("{delay_ms} ms between two requests, more than the {most} ms that the nodes keep at most");
-                return Err(BadRequest::new(field, what).into());
-            }
+        let (delay_ms, most) = (definition.site.request_delay, self.delay_max_ms);
+        if delay_ms > most {
+            let what =
+                format!("{delay_ms} ms between two requests, more than the {most} ms that the nodes keep at most");
+            return Err(BadRequest::new("requestDelay", what).into());
         }
         let understood = definition.crawl().prepare(crawls.base(), crawls.urls());
         understood.map(|(_, roots)| roots).map_err(|error| {
@@ -441,17 +486,22 @@ impl Shared {
 
     /// Changes a site that is there, and has the change kept; decides anew if somebody else's came between.
     pub(super) async fn change_site(&self, node: &Node, swarm: &Arc<Swarm>, id: &str, change: &Change) -> Outcome {
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let crawls = node.crawls();
             let known = crawls.site(id).filter(|(known, _)| !known.deleted);
             let (known, version) = known.ok_or_else(|| Failed::no_site(id))?;
-            let changed = self.changed(node, swarm, known, change).await?;
+            let changed = self.changed(node, swarm, known, change, attempt > 0).await?;
             match self.keep_site(node, &changed, version).await? {
                 Kept::Yes => return Ok(Json::from(0)),
-                Kept::ChangedMeanwhile => tokio::time::sleep(Duration::from_millis(200)).await,
+                Kept::ChangedMeanwhile => tokio::time::sleep(self.pause_before(attempt)).await,
             }
         }
         Err(Failed::new(code::NOT_KEPT, NotDefined::Changed))
+    }
+
+    /// How long to wait before a change is tried anew; nodes that came between each other wait for different times.
+    fn pause_before(&self, attempt: usize) -> Duration {
+        Duration::from_millis(100 + 100 * attempt as u64 + node_of(&self.me).0 % 128)
     }
 
     async fn keep_site(
@@ -476,7 +526,7 @@ pub(super) enum Change {
     Update(SiteUpdate),
     Delete,
     Cleanup(SiteCleanup),
-    Proxies(Vec<SiteProxy>),
+    Proxy(ProxyOrder, Operation),
     /// To this, if it is still as it was when that was decided.
     Replace(Arc<SiteDefinition>, Box<Site>),
 }

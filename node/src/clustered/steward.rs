@@ -59,9 +59,7 @@ async fn sweep(node: &Arc<Node>) {
                 return; // a new life has counted without them
             }
         }
-        if removed == 0 {
-            return;
-        }
+        let Some(removed) = removed else { return };
         debug!(removed, "records of sites that are gone are removed");
         tokio::time::sleep(SWEEP_REST).await;
     }

@@ -17,7 +17,7 @@ use proto::key::UrlKey;
 use proto::query::{Collector, Part, Query, Source, Table};
 use proto::site::{
     BadRequest, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, UrlFetch, UrlNew, UrlOrder, UrlRow, code, json_of,
-    md5_hex,
+    md5_hex, with_site,
 };
 use proto::url::CanonicalUrl;
 use proto::wire;
@@ -237,7 +237,7 @@ impl Shared {
                 let Some(Known { copy, kept, inlinks }) = known else { continue };
                 let row = UrlRow { site: &id, key: &copy.key, record: &kept.record, inlinks };
                 if row.is_there() {
-                    told[at] = row.json();
+                    told[at] = with_site(row.json(), &site.site);
                 }
             }
         }
@@ -290,6 +290,11 @@ impl Shared {
             urls.extend(objects(answered.table));
         }
         urls.truncate(query.limit);
+        let told = |url: Json| {
+            let site = url["siteId"].as_str().and_then(|id| crawls.site(id)).map(|(site, _)| Arc::clone(site));
+            site.map_or_else(|| url.clone(), |site| with_site(url.clone(), &site.site))
+        };
+        let urls: Vec<Json> = urls.into_iter().map(told).collect();
         Ok((Json::Array(urls), missing))
     }
 

@@ -168,4 +168,8 @@ mutants! {
     SpokenForIsUsed => "spoken_for_is_used",
     /// A change of a site by somebody who had not heard that it was deleted may undo that.
     RevocationUndone => "revocation_undone",
+    /// A voter grants leases to who has not heard what is deleted.
+    UnawareGranted => "unaware_granted",
+    /// A voter says that it knows of a deletion while a promise of its to somebody who does not is alive.
+    UnawarePromised => "unaware_promised",
 }

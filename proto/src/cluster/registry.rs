@@ -517,10 +517,15 @@ impl Registry {
         true
     }
 
-    /// Changes that somebody else's has overtaken before enough nodes had them.
+    /// Changes that somebody else's has overtaken: before enough nodes had them, or before anybody was told and by one of the same number. Whoever made that one had
+    /// not heard of ours: it says nothing of what ours said, so ours is not what counts though enough nodes had it for a moment. That something is over stays so in any case.
     fn outpaced(&mut self, out: &mut Vec<Effect>) {
         let overtaken = |proposal: &Proposal| {
-            !proposal.kept && self.held.get(&proposal.definition.key).is_some_and(|held| *held > proposal.definition)
+            let mine = &proposal.definition;
+            self.held
+                .get(&mine.key)
+                .filter(|held| *held > mine)
+                .is_some_and(|held| !proposal.kept || (held.version.number == mine.version.number && !proposal.revokes))
         };
         let numbers: Vec<u64> =
             self.proposals.iter().filter(|(_, proposal)| overtaken(proposal)).map(|(number, _)| *number).collect();

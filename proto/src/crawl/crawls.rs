@@ -331,10 +331,15 @@ impl Crawls {
         self.get(name).and_then(|crawl| crawl.definition.delay_ms).unwrap_or(0)
     }
 
-    /// What the limits of a crawl's site say of a host at a moment; `None` if it has no limits.
-    pub fn allow(&self, name: &str, host: impl FnOnce() -> String, unix_ms: u64) -> Option<Allowed> {
+    /// What the limits of a crawl's site say of a host at a moment, where no delay is longer than `delay_max_ms`; `None` if it has no limits.
+    pub fn allow(&self, name: &str, host: impl FnOnce() -> String, unix_ms: u64, delay_max_ms: u64) -> Option<Allowed> {
         let limits = self.get(name)?.frequencies.as_ref()?;
-        Some(limits.allow(&host(), unix_ms))
+        Some(limits.allow(&host(), unix_ms, delay_max_ms))
+    }
+
+    /// When a crawl was defined, Unix milliseconds; 0 if nobody defined it.
+    pub fn defined_at(&self, name: &str) -> u64 {
+        self.get(name).map_or(0, |crawl| crawl.definition.defined_at)
     }
 
     /// Counts how often it was said what is left.

@@ -7,6 +7,10 @@
 //! ```
 //! Requests are spread evenly: ten a minute are one in six seconds. Times are of the day in UTC, and a window may go over midnight. All limits that are for a
 //! host and a moment count, so the strictest. In a window of none nothing is asked for; URLs wait, and no error is noted with them.
+//!
+//! A hundred a day are one in 864 seconds, which is no delay any more that somebody could wait out after each start: so long a time is a *turn* of the wall clock,
+//! counted from midnight of 1970-01-01, and a host gets one page in each. Whoever cannot know what was asked for in a turn, because it began to ask in its middle,
+//! waits for the next; so a host gets no more than it should however often nodes start or hand it over, and something in each turn that a node sees from its beginning.
 
 use regex::Regex;
 use serde_json::{Map, Value as Json};
@@ -20,6 +24,8 @@ const NAME: &str = "HTTP_FREQ_LIMITS";
 const LIMITS_MAX: usize = 64;
 const MINUTES_OF_DAY: u64 = 24 * 60;
 const MINUTE_MS: u64 = 60_000;
+/// A limit of less than one request in this time is a mistake, milliseconds.
+const TURN_MAX_MS: u64 = 31 * 24 * 60 * MINUTE_MS;
 /// Fields of a limit; those of the original that say how its processes wait are read and have no meaning here.
 const FIELDS: [&str; 8] = ["max", "period", "max_freq", "from", "to", "host", "max_delay", "randomized"];
 /// Where the original kept its counts.
@@ -30,6 +36,8 @@ const ELSEWHERE: &str = "PATH_CONFIG";
 pub struct Allowed {
     /// The least time between two requests, milliseconds.
     pub delay_ms: u64,
+    /// One page in each turn of so many milliseconds; 0 if nothing says so.
+    pub turn_ms: u64,
     /// Nothing may be asked for until then, Unix milliseconds.
     pub closed_until: Option<u64>,
 }
@@ -113,13 +121,8 @@ impl Frequencies {
         self.0.is_empty()
     }
 
-    /// The longest delay that they ever lead to.
-    pub fn delay_max_ms(&self) -> u64 {
-        self.0.iter().filter_map(|limit| limit.delay_ms).max().unwrap_or(0)
-    }
-
-    /// What they say of a host at a moment.
-    pub fn allow(&self, host: &str, unix_ms: u64) -> Allowed {
+    /// What they say of a host at a moment; times between two requests that are longer than `delay_max_ms` are turns.
+    pub fn allow(&self, host: &str, unix_ms: u64, delay_max_ms: u64) -> Allowed {
         let minute = unix_ms / MINUTE_MS % MINUTES_OF_DAY;
         let mut allowed = Allowed::default();
         for limit in self.0.iter().filter(|limit| limit.hosts.as_ref().is_none_or(|hosts| hosts.is_match(host))) {
@@ -129,6 +132,7 @@ impl Frequencies {
                 None => MINUTES_OF_DAY,
             };
             match limit.delay_ms {
+                Some(turn_ms) if turn_ms > delay_max_ms => allowed.turn_ms = allowed.turn_ms.max(turn_ms),
                 Some(delay_ms) => allowed.delay_ms = allowed.delay_ms.max(delay_ms),
                 None => {
                     let end = (unix_ms / MINUTE_MS + left) * MINUTE_MS;
@@ -174,6 +178,10 @@ impl Limit {
             }
             _ => return Err("max: is missing: requests in `period` seconds, or `max_freq` a second".to_owned()),
         };
+        if delay_ms.is_some_and(|delay_ms| delay_ms > TURN_MAX_MS) {
+            let days = TURN_MAX_MS / (MINUTES_OF_DAY * MINUTE_MS);
+            return Err(format!("max: less than one request in {days} days; `state` 3 suspends a site"));
+        }
         let named = match fields.get("host") {
             None => host,
             Some(Json::String(name)) => Some(name.as_str()),
@@ -232,6 +240,8 @@ mod tests {
         site(value.clone()).unwrap_or_else(|bad| panic!("{value}: {bad}")).frequencies().unwrap()
     }
 
+    const DELAY_MAX: u64 = 300_000;
+
     fn at(hours: u64, minutes: u64) -> u64 {
         (20_000 * MINUTES_OF_DAY + hours * 60 + minutes) * MINUTE_MS + 7
     }
@@ -239,13 +249,26 @@ mod tests {
     #[test]
     fn a_frequency_is_a_delay() {
         let fast = limits(json!({"max": 10, "period": 60}));
-        assert_eq!(fast.allow("a.example", at(3, 0)), Allowed { delay_ms: 6_000, closed_until: None });
+        assert_eq!(fast.allow("a.example", at(3, 0), DELAY_MAX), Allowed { delay_ms: 6_000, ..Allowed::default() });
         let old = limits(
             json!({"a\\.example": {"max_freq": "0.5", "max_delay": 10, "randomized": 1}, "PATH_CONFIG": "/tmp"}),
         );
-        assert_eq!((old.allow("a.example", 0).delay_ms, old.allow("b.a.example", 0).delay_ms), (2_000, 0));
-        assert_eq!(old.delay_max_ms(), 2_000);
+        let delay_ms = |host: &str| old.allow(host, 0, DELAY_MAX).delay_ms;
+        assert_eq!((delay_ms("a.example"), delay_ms("b.a.example")), (2_000, 0));
         assert!(Site::read(json!({"id": "a"})).unwrap().frequencies().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_longer_than_any_delay_is_a_turn() {
+        let allow = |value: Json| limits(value).allow("a.example", at(9, 0), DELAY_MAX);
+        assert_eq!(allow(json!({"max": 100, "period": 86_400})), Allowed { turn_ms: 864_000, ..Allowed::default() });
+        assert_eq!(allow(json!({"max": 1, "period": 300})), Allowed { delay_ms: 300_000, ..Allowed::default() });
+        let both = json!([{"max": 6, "period": 60}, {"max": 100, "period": 86_400}, {"max": 24, "period": 86_400}]);
+        assert_eq!(allow(both), Allowed { delay_ms: 10_000, turn_ms: 3_600_000, closed_until: None });
+        let by_day = json!({"from": "10:00", "to": "18:00", "max": 8, "period": 86_400});
+        assert_eq!(allow(by_day), Allowed::default(), "not at this time");
+        assert_eq!(allow(json!({"max_freq": 0.000_5})).turn_ms, 2_000_000);
+        assert_eq!(allow(json!({"max": 1, "period": 31 * 86_400})).turn_ms, TURN_MAX_MS);
     }
 
     #[test]
@@ -256,13 +279,14 @@ mod tests {
             {"from": "22:00", "to": "06:00", "max": 0, "host": "night"},
         ]);
         let limits = limits(said);
-        assert_eq!(limits.allow("night.example", at(7, 59)), Allowed { delay_ms: 1_000, closed_until: None });
-        assert_eq!(limits.allow("night.example", at(8, 0)).delay_ms, 10_000, "the strictest counts");
-        assert_eq!(limits.allow("night.example", at(18, 30)).delay_ms, 1_000);
-        let end = |hours: u64, minutes: u64| limits.allow("night.example", at(hours, minutes)).closed_until;
+        let night = |hours: u64, minutes: u64| limits.allow("night.example", at(hours, minutes), DELAY_MAX);
+        assert_eq!(night(7, 59), Allowed { delay_ms: 1_000, ..Allowed::default() });
+        assert_eq!(night(8, 0).delay_ms, 10_000, "the strictest counts");
+        assert_eq!(night(18, 30).delay_ms, 1_000);
+        let end = |hours: u64, minutes: u64| night(hours, minutes).closed_until;
         assert_eq!((end(21, 59), end(22, 0)), (None, Some(at(30, 0) - 7)));
         assert_eq!((end(5, 59), end(6, 0)), (Some(at(6, 0) - 7), None));
-        assert_eq!(limits.allow("day.example", at(23, 0)).closed_until, None);
+        assert_eq!(limits.allow("day.example", at(23, 0), DELAY_MAX).closed_until, None);
         let all_day = Window { from: 0, to: 0 };
         assert_eq!(all_day.left(5), None, "it is refused when it is read");
     }
@@ -276,6 +300,8 @@ mod tests {
             (json!([]), "0 limits"),
             (json!([7]), "[0] is no object"),
             (json!({"max": 0, "period": 60}), "max: 0"),
+            (json!({"max": 1, "period": 31 * 86_400 + 1}), "31 days"),
+            (json!({"max": 1, "period": u64::MAX}), "31 days"),
             (json!({"max": 1}), "period: is missing"),
             (json!({"max": 1, "period": 0}), "period"),
             (json!({"max": -1, "period": 60}), "max: -1"),

@@ -209,7 +209,18 @@ impl Site {
 
 pub(super) fn read<T: serde::de::DeserializeOwned>(body: Json) -> Result<T, BadRequest> {
     let fields = object(without_nulls(body))?;
-    serde_json::from_value(Json::Object(fields)).map_err(|error| BadRequest::new("", error.to_string()))
+    let parsed = |fields: Map<String, Json>| serde_json::from_value::<T>(Json::Object(fields));
+    parsed(fields.clone()).map_err(|error| {
+        let error = error.to_string();
+        // The error says what is wrong and not where: it is the field without which it would be another one, or none.
+        let is_wrong = |name: &&String| {
+            let mut others = fields.clone();
+            others.remove(*name);
+            parsed(others).err().is_none_or(|other| other.to_string() != error)
+        };
+        let field = fields.keys().find(is_wrong).map_or("", String::as_str);
+        BadRequest::new(field, error)
+    })
 }
 
 fn one() -> u8 {
@@ -225,6 +236,9 @@ pub struct SiteStatus {
     /// Lists that are left out of the answer.
     #[serde(rename = "excludeList", default)]
     pub exclude_list: Vec<String>,
+    /// 1: every URL is looked at for what no counter keeps: speeds, and when it was last crawled and processed.
+    #[serde(default)]
+    pub measure: u8,
     #[serde(rename = "deleteTaskId", default)]
     _delete_task: Ignored,
 }

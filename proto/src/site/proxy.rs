@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::Ignored;
-use super::operation::{BadRequest, Criterions, read};
+use super::operation::{BadRequest, Criterions, Operation, read};
 use crate::query::{Row, Value};
 
 /// Proxies of a site.
@@ -134,7 +134,56 @@ pub struct ProxyOrder {
     pub criterions: Option<Criterions>,
 }
 
+/// Why the proxies of a site are not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSuchChange {
+    /// The request is wrong.
+    #[error(transparent)]
+    Bad(#[from] BadRequest),
+    /// There is one of this name.
+    #[error("site {site:?} has a proxy {name:?} already")]
+    Exists {
+        /// The site.
+        site: String,
+        /// The proxy.
+        name: String,
+    },
+    /// There is none of this name.
+    #[error("site {site:?} has no proxy {name:?}")]
+    Missing {
+        /// The site.
+        site: String,
+        /// The proxy.
+        name: String,
+    },
+}
+
 impl ProxyOrder {
+    /// The proxies of a site after PROXY_NEW, PROXY_UPDATE or PROXY_DELETE. It is decided upon what the site has when it is written, again if somebody else's change came
+    /// between; `again` says so: what a former try was refused for may have been done by it nevertheless, through whoever came between.
+    pub fn applied(
+        &self,
+        operation: Operation,
+        proxies: &[SiteProxy],
+        again: bool,
+    ) -> Result<Vec<SiteProxy>, NoSuchChange> {
+        let (site, name) = (self.site_id.clone(), self.name()?);
+        let mut proxies = proxies.to_vec();
+        match (operation, proxies.iter().position(|proxy| proxy.host == name)) {
+            (Operation::ProxyNew, Some(at)) if again && self.proxy(None)? == proxies[at] => {}
+            (Operation::ProxyNew, Some(_)) => return Err(NoSuchChange::Exists { site, name }),
+            (Operation::ProxyNew, None) => proxies.push(self.proxy(None)?),
+            (Operation::ProxyUpdate, Some(at)) => proxies[at] = self.proxy(Some(&proxies[at]))?,
+            (Operation::ProxyDelete, Some(at)) => drop(proxies.remove(at)),
+            (Operation::ProxyDelete, None) if again => {}
+            _ => return Err(NoSuchChange::Missing { site, name }),
+        }
+        if proxies.len() > PROXIES_MAX {
+            return Err(BadRequest::new("host", format!("a site has at most {PROXIES_MAX} proxies")).into());
+        }
+        Ok(proxies)
+    }
+
     /// Reads one.
     pub fn read(body: Json) -> Result<ProxyOrder, BadRequest> {
         let mut fields = super::operation::object(super::operation::without_nulls(body))?;
@@ -203,6 +252,30 @@ mod tests {
         ] {
             assert!(proxy(body.clone()).unwrap_err().to_string().contains(field), "{body}");
         }
+    }
+
+    #[test]
+    fn a_change_is_made_upon_what_is_there_and_its_repetition_changes_nothing_more() {
+        let order = |body: Json| ProxyOrder::read(body).unwrap();
+        let one = order(json!({"siteId": "a", "host": "p:1", "priority": 7}));
+        let there = one.applied(Operation::ProxyNew, &[], false).unwrap();
+        let two = order(json!({"siteId": "a", "host": "q:1"})).applied(Operation::ProxyNew, &there, false).unwrap();
+        assert_eq!(two.iter().map(|proxy| proxy.host.as_str()).collect::<Vec<_>>(), ["p:1", "q:1"]);
+        let refused = |operation, proxies: &[SiteProxy], again| one.applied(operation, proxies, again).unwrap_err();
+        assert!(refused(Operation::ProxyNew, &two, false).to_string().contains("already"));
+        assert_eq!(one.applied(Operation::ProxyNew, &two, true).unwrap(), two);
+        let other = order(json!({"siteId": "a", "host": "p:1", "priority": 8}));
+        assert!(other.applied(Operation::ProxyNew, &two, true).is_err(), "somebody else gave the site this one");
+        let changed = other.applied(Operation::ProxyUpdate, &two, false).unwrap();
+        assert_eq!((changed[0].priority, &changed[1]), (8, &two[1]));
+        let less = one.applied(Operation::ProxyDelete, &two, false).unwrap();
+        assert_eq!(less, two[1..]);
+        assert!(refused(Operation::ProxyDelete, &less, false).to_string().contains("no proxy"));
+        assert_eq!(one.applied(Operation::ProxyDelete, &less, true).unwrap(), less);
+        assert!(refused(Operation::ProxyUpdate, &less, true).to_string().contains("no proxy"));
+        let full: Vec<SiteProxy> =
+            (0..PROXIES_MAX).map(|n| SiteProxy { host: format!("h{n}:1"), ..SiteProxy::default() }).collect();
+        assert!(matches!(refused(Operation::ProxyNew, &full, false), NoSuchChange::Bad(_)));
     }
 
     #[test]

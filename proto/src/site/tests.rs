@@ -202,3 +202,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn every_request_that_has_a_value_of_the_wrong_kind_names_its_field() {
+    let said = |bad: BadRequest| (bad.field.clone(), bad.to_string());
+    let (field, text) = said(SiteStatus::read(json!({"id": "a", "measure": "x"})).unwrap_err());
+    assert!(field == "measure" && text.starts_with("measure: "), "{text}");
+    assert_eq!(said(SiteStatus::read(json!({"id": 5, "measure": "x"})).unwrap_err()).0, "id", "the first of two");
+    assert!(said(SiteStatus::read(json!({"measure": 1})).unwrap_err()).1.contains("id"), "one that is missing");
+    assert_eq!(said(SiteStatus::read(json!({"id": "a", "nosuch": 1})).unwrap_err()).0, "nosuch");
+    assert_eq!(said(UrlFetch::read(json!({"sitesList": "a"})).unwrap_err()).0, "sitesList");
+    assert_eq!(said(UrlFetch::read(json!({"algorithm": 1, "maxURLs": -4})).unwrap_err()).0, "maxURLs");
+    assert_eq!(said(UrlNew::read(json!({"url": "http://a.example/", "priority": "high"})).unwrap_err()).0, "priority");
+    assert_eq!(said(UrlOrder::read(json!({"siteId": "a", "url": 7})).unwrap_err()).0, "url");
+    assert_eq!(said(SiteFind::read(json!({"url": "", "criterions": 3})).unwrap_err()).0, "criterions");
+}

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::operation::{BadRequest, Criterions, object, read, without_nulls};
-use super::{Attribute, GENERAL_SITE, Ignored, UrlPut, md5_hex};
+use super::{Attribute, GENERAL_SITE, Ignored, Site, UrlPut, md5_hex};
 use crate::control::records::UrlName;
 use crate::date;
 use crate::id::UrlId;
@@ -373,6 +373,22 @@ impl UrlRow<'_> {
     }
 }
 
+/// Puts into a URL that is told what is its site's to say: the fields that a URL of the original has of its own.
+pub fn with_site(mut url: Json, site: &Site) -> Json {
+    if let Json::Object(fields) = &mut url {
+        let said = [
+            ("type", Json::from(site.url_type)),
+            ("requestDelay", Json::from(site.request_delay)),
+            ("processingDelay", Json::from(site.processing_delay)),
+            ("httpTimeout", Json::from(site.http_timeout)),
+            ("maxURLsFromPage", Json::from(site.max_urls_from_page)),
+            ("httpMethod", Json::from("get")),
+        ];
+        fields.extend(said.map(|(name, value)| (name.to_owned(), value)));
+    }
+    url
+}
+
 /// A value as JSON; times as the original writes them.
 pub fn json_of(value: Value) -> Json {
     match value {
@@ -392,6 +408,18 @@ mod tests {
     use crate::key::DEFAULT_CRAWL;
     use crate::record::{Made, Progress};
     use serde_json::json;
+
+    #[test]
+    fn what_a_url_of_the_original_says_of_itself_is_told_by_its_site() {
+        let site = Site { url_type: 1, request_delay: 70, http_timeout: 9_000, ..Site::default() };
+        let told = with_site(json!({"url": "http://a.example/", "status": 1}), &site);
+        assert_eq!(
+            (&told["type"], &told["requestDelay"], &told["httpTimeout"]),
+            (&json!(1), &json!(70), &json!(9_000))
+        );
+        assert_eq!((&told["httpMethod"], &told["status"]), (&json!("get"), &json!(1)));
+        assert_eq!(with_site(Json::Null, &site), Json::Null);
+    }
 
     #[test]
     fn every_field_that_is_listed_has_a_value_of_its_kind() {

@@ -15,6 +15,8 @@ use serde_json::Value as Json;
 
 /// A day, in milliseconds.
 const DAY: u64 = 86_400_000;
+/// Delays between two requests are no longer than this, as the settings say if they say nothing else.
+const DELAY_MAX: u64 = 300_000;
 
 /// A page whose values are the text that is read.
 struct Strange<'a>(&'a str);
@@ -60,8 +62,8 @@ fn look_at(site: &Site, text: &str) {
     }
     let limits = site.frequencies().expect("what was accepted is understood");
     for now in [0, 1_794_880_800_000] {
-        let allowed = limits.allow("a.example", now);
-        assert!(allowed.delay_ms <= limits.delay_max_ms());
+        let allowed = limits.allow("a.example", now, DELAY_MAX);
+        assert!(allowed.delay_ms <= DELAY_MAX && (allowed.turn_ms == 0 || allowed.turn_ms > DELAY_MAX), "{allowed:?}");
         assert!(allowed.closed_until.is_none_or(|until| until > now && until <= now + DAY), "{allowed:?} at {now}");
     }
     assert!(Processing::of_site(site).is_ok(), "what was accepted is understood");

@@ -158,8 +158,8 @@ pub enum ReplicaJob {
     History(UrlKey, Reply<Vec<Event>>),
     /// Remove what is here of the contents of URLs; how many versions those were.
     Purge(Vec<UrlKey>, Reply<u64>),
-    /// Remove some of what is left of sites that are gone; how many records those were.
-    Sweep(Reply<Decided<usize>>),
+    /// Remove some of what is left of sites that are gone; how many records those were, `None` when nothing is left.
+    Sweep(Reply<Decided<Option<usize>>>),
     /// So many URLs may still become known here, of crawls that have a limit.
     Room(BTreeMap<String, u64>, Reply<()>),
     /// Count the records whose keys begin so anew.

@@ -303,8 +303,8 @@ pub struct Store {
     room: std::collections::BTreeMap<String, u64>,
     /// Sites that are gone; `None` until definitions are read.
     gone: Option<proto::site::Gone>,
-    /// Nothing is left of them here.
-    swept: bool,
+    /// How far what is left of them here was removed.
+    sweeping: sweep::Sweeping,
     /// Number of the next row of `found`, and of `untold`.
     next_found: u64,
     next_untold: u64,
@@ -381,7 +381,7 @@ impl Store {
             url_limits: None,
             room: Default::default(),
             gone: None,
-            swept: false,
+            sweeping: sweep::Sweeping::default(),
             next_found: 0,
             next_untold: 0,
             levels: false,

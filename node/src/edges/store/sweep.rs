@@ -3,6 +3,8 @@
 //! Nobody runs such a crawl again: its name has an epoch below that of its site. So each node removes what it has by itself, some records at a time, takes no copy of
 //! such a record from a peer any more, and gives none.
 
+use std::collections::BTreeSet;
+
 use proto::cluster::repair::Changed;
 use proto::key::{QueueKey, UrlKey};
 use proto::site::{Gone, note};
@@ -14,6 +16,27 @@ use super::{Store, StoreError};
 
 /// Records that one job removes: some tens of milliseconds of the disk thread.
 const ROWS_AT_ONCE: usize = 1_000;
+/// Rows that one job looks at to find them: most hosts are of sites that live.
+const LOOKED_AT_ONCE: usize = 10_000;
+
+/// How far what is left was removed. A job goes on where the last one ended: what lies before is gone, or of the living, and would be walked through once for every thousand records.
+pub(super) struct Sweeping {
+    /// Where hosts are looked for next; `None` if there are none left.
+    hosts: Option<Vec<u8>>,
+    /// The same of notes.
+    notes: Option<Vec<u8>>,
+}
+
+impl Default for Sweeping {
+    fn default() -> Self {
+        Sweeping { hosts: Some(Vec::new()), notes: Some(Vec::new()) }
+    }
+}
+
+/// What the rows of a domain of a crawl begin with.
+fn domain_of(queue: &QueueKey) -> &[u8] {
+    &queue.as_bytes()[..2 + queue.domain().len() + 1 + queue.crawl().len() + 1]
+}
 
 impl Store {
     /// What is dead by the definitions that are here.
@@ -24,65 +47,64 @@ impl Store {
                 gone.take(&definition);
             }
             self.gone = Some(gone);
-            self.swept = false;
+            self.sweeping = Sweeping::default();
         }
         Ok(self.gone.as_ref().expect("just made"))
     }
 }
 
 impl Change<'_> {
-    /// Removes some of what is left of sites that are gone; says how many records that were.
-    pub fn sweep(&mut self) -> Result<Decided<usize>, StoreError> {
+    /// Removes some of what is left of sites that are gone; says how many records that were, and `None` when nothing is left.
+    pub fn sweep(&mut self) -> Result<Decided<Option<usize>>, StoreError> {
         let mut changed = Vec::new();
-        self.store.gone()?;
-        let mut removed = 0;
-        if !self.store.swept {
-            removed = self.sweep_hosts(&mut changed)?;
-            if removed == 0 {
-                removed = self.sweep_notes(&mut changed)?;
-            }
-            self.store.swept = removed == 0;
-        }
-        Ok(Decided { said: removed, copies: Vec::new(), changed, life: self.store.life })
+        let nobody = self.store.gone()?.is_empty();
+        let said = match &self.store.sweeping {
+            _ if nobody => None,
+            Sweeping { hosts: Some(from), .. } => Some(self.sweep_hosts(from.clone(), &mut changed)?),
+            Sweeping { notes: Some(from), .. } => Some(self.sweep_notes(from.clone(), &mut changed)?),
+            Sweeping { .. } => None,
+        };
+        Ok(Decided { said, copies: Vec::new(), changed, life: self.store.life })
     }
 
-    fn sweep_hosts(&mut self, changed: &mut Vec<Changed>) -> Result<usize, StoreError> {
-        let mut prefixes: Vec<Vec<u8>> = Vec::new();
-        for host in self.store.hosts() {
-            let queue = host?.queue;
-            let gone = self.store.gone.as_ref().is_some_and(|gone| gone.has(queue.crawl()));
-            if gone {
-                let length = 2 + queue.domain().len() + 1 + queue.crawl().len() + 1;
-                let prefix = queue.as_bytes()[..length].to_vec();
-                if prefixes.last() != Some(&prefix) {
-                    prefixes.push(prefix);
-                }
-                if prefixes.len() > ROWS_AT_ONCE {
-                    break;
-                }
-            }
-        }
-        let mut removed = 0;
-        for prefix in prefixes {
-            let left = ROWS_AT_ONCE.saturating_sub(removed);
-            if left == 0 {
+    fn sweep_hosts(&mut self, from: Vec<u8>, changed: &mut Vec<Changed>) -> Result<usize, StoreError> {
+        let mut domains: Vec<Vec<u8>> = Vec::new();
+        let mut next = None;
+        for (looked, row) in self.store.rows("host", from, Vec::new()).enumerate() {
+            let (key, _) = row?;
+            let Some(queue) = QueueKey::prefix_of(&key) else { continue };
+            let domain = domain_of(&queue);
+            if looked >= LOOKED_AT_ONCE || domains.len() > ROWS_AT_ONCE {
+                next = Some(domain.to_vec());
                 break;
             }
-            let rows = self.store.rows("url", prefix.clone(), prefix.clone()).take(left);
+            let gone = self.store.gone.as_ref().is_some_and(|gone| gone.has(queue.crawl()));
+            if gone && domains.last().is_none_or(|last| last != domain) {
+                domains.push(domain.to_vec());
+            }
+        }
+        let (mut removed, mut emptied) = (0, BTreeSet::new());
+        for domain in domains {
+            let left = ROWS_AT_ONCE.saturating_sub(removed);
+            let rows = self.store.rows("url", domain.clone(), domain.clone()).take(left);
             let mut keys: Vec<UrlKey> =
                 rows.map(|row| row.map(|(key, _)| UrlKey::from_bytes(&key))).collect::<Result<_, _>>()?;
             let whole = keys.len() < left;
-            keys.extend(self.overlay.keys().filter(|key| key.as_bytes().starts_with(&prefix)).cloned());
+            let written = self.overlay.range(UrlKey::from_bytes(&domain)..).map(|(key, _)| key);
+            keys.extend(written.take_while(|key| key.as_bytes().starts_with(&domain)).cloned());
             keys.sort();
             keys.dedup();
             for key in keys {
                 removed += usize::from(self.remove_record(&key, changed)?);
             }
-            if whole {
-                removed += 1; // the hosts themselves
-                self.forget_domain(&prefix)?;
+            if !whole {
+                next = Some(domain);
+                break;
             }
+            emptied.insert(domain);
         }
+        self.forget_domains(&emptied)?;
+        self.store.sweeping.hosts = next;
         Ok(removed)
     }
 
@@ -108,30 +130,37 @@ impl Change<'_> {
         Ok(true)
     }
 
-    /// Forgets the hosts of a domain of a crawl that has no records any more.
-    fn forget_domain(&mut self, prefix: &[u8]) -> Result<(), StoreError> {
-        for family in ["host", "seen"] {
-            let rows = self.store.rows(family, prefix.to_vec(), prefix.to_vec());
-            let keys: Vec<Box<[u8]>> = rows.map(|row| row.map(|(key, _)| key)).collect::<Result<_, _>>()?;
-            keys.iter().for_each(|key| self.delete(family, key));
+    /// Forgets the hosts of domains of crawls that have no records any more.
+    fn forget_domains(&mut self, domains: &BTreeSet<Vec<u8>>) -> Result<(), StoreError> {
+        for domain in domains {
+            for family in ["host", "seen"] {
+                let rows = self.store.rows(family, domain.clone(), domain.clone());
+                let keys: Vec<Box<[u8]>> = rows.map(|row| row.map(|(key, _)| key)).collect::<Result<_, _>>()?;
+                keys.iter().for_each(|key| self.delete(family, key));
+            }
         }
-        self.touched.retain(|queue| !queue.as_bytes().starts_with(prefix));
-        self.store.hosts.retain(|queue, _| !queue.as_bytes().starts_with(prefix));
-        self.store.paths.retain(|path, _| !path.starts_with(prefix));
+        // Once for all of them: what is remembered of hosts and paths is tens of thousands.
+        if !domains.is_empty() {
+            let lives = |queue: &QueueKey| !domains.contains(domain_of(queue));
+            self.touched.retain(lives);
+            self.store.hosts.retain(|queue, _| lives(queue));
+            self.store.paths.retain(|path, _| QueueKey::prefix_of(path).is_none_or(|queue| lives(&queue)));
+        }
         Ok(())
     }
 
-    fn sweep_notes(&mut self, changed: &mut Vec<Changed>) -> Result<usize, StoreError> {
-        let mut keys = Vec::new();
-        for row in self.store.rows("note", Vec::new(), Vec::new()) {
+    fn sweep_notes(&mut self, from: Vec<u8>, changed: &mut Vec<Changed>) -> Result<usize, StoreError> {
+        let (mut keys, mut next) = (Vec::new(), None);
+        for (looked, row) in self.store.rows("note", from, Vec::new()).enumerate() {
             let (key, value) = row?;
+            if looked >= LOOKED_AT_ONCE || keys.len() >= ROWS_AT_ONCE {
+                next = Some(key.into_vec());
+                break;
+            }
             let key = UrlKey::from_bytes(&key);
             debug_assert!(note::is_note(&key));
             if self.store.gone.as_ref().is_some_and(|gone| gone.has(key.crawl().unwrap_or_default())) {
                 keys.push((note_copy_of(key.clone(), &value)?, key));
-                if keys.len() >= ROWS_AT_ONCE {
-                    break;
-                }
             }
         }
         let removed = keys.len();
@@ -141,6 +170,7 @@ impl Change<'_> {
                 self.delete("note", key.as_bytes());
             }
         }
+        self.store.sweeping.notes = next;
         Ok(removed)
     }
 }
@@ -238,12 +268,10 @@ mod tests {
             let swept = change.sweep().unwrap();
             change.commit().unwrap();
             swept.changed.into_iter().for_each(|change| kept.change(change));
-            if swept.said == 0 {
-                break;
-            }
-            removed += swept.said;
+            let Some(said) = swept.said else { break };
+            removed += said;
         }
-        assert!(removed >= 2_501, "{removed}");
+        assert_eq!(removed, 2_501, "the records and a note");
         assert_eq!(store.recount().unwrap(), (store.state().counters.clone(), store.state().places));
         assert_eq!(
             (store.state().counters.known, store.hosts().count()),

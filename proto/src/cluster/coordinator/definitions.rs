@@ -27,7 +27,7 @@ fn nothing_begins(
     now: Micros,
     rules: &ClusterRules,
 ) -> bool {
-    let knows = |node, boot| registry.knows(node, boot);
+    let knows = |node, boot| registry.knows(node, boot) || planted!(rules.planted, UnawarePromised);
     !hands_out(registry, batches, now, rules) && voter.as_ref().is_none_or(|voter| voter.promises_only_to(now, knows))
 }
 

@@ -21,7 +21,7 @@ impl Coordinator {
     pub(super) fn vote(&mut self, now: Micros, from: NodeId, seq: Seq, slots: &SlotSet, out: &mut Vec<Effect>) {
         let Some(voter) = &mut self.voter else { return };
         // Who has not heard what is deleted would fetch it.
-        if !self.registry.knows(from, seq.boot) {
+        if !self.registry.knows(from, seq.boot) && !planted!(self.rules.planted, UnawareGranted) {
             out.push(Effect::Saw(Sight::Sometimes("lease_refused_to_the_unaware")));
             return self.send(now, from, Message::LeaseGrant { seq, slots: SlotSet::default() }, out);
         }

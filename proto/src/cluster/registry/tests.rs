@@ -261,6 +261,29 @@ fn who_has_not_heard_of_the_last_change_cannot_undo_it() {
     assert!(world.disks.iter().all(|disk| disk[&key(1)].body == Some(vec![5])));
 }
 
+/// Two nodes change the same thing and neither has heard of the other's change: the smaller one reaches a majority first, and is overtaken before its client is told.
+#[test]
+fn of_two_changes_at_once_only_one_is_acknowledged_though_both_had_a_majority() {
+    let mut world = World::new(3);
+    let first = world.define(0, 1, Some(b"first".to_vec()));
+    let second = world.define(1, 1, Some(b"second".to_vec()));
+    let at = |world: &World, from: u64, to: u64| {
+        let is = |letter: &(NodeId, NodeId, u32, Saying)| (letter.0, letter.1) == (NodeId(from), NodeId(to));
+        world.letters.iter().position(is).expect("it is on its way")
+    };
+    // The third node has the one and says so, then the other and says so.
+    for (from, to) in [(0, 2), (2, 0), (1, 2)] {
+        let which = at(&world, from, to);
+        world.deliver(which);
+    }
+    assert_eq!(world.kept.iter().map(|kept| kept.version.node).collect::<Vec<_>>(), [NodeId(0)], "a majority had it");
+    assert_eq!(world.answer(first), None, "the second node has not said that it has it");
+    world.rest();
+    assert_eq!(world.answer(first), Some(Err(NotDefined::Changed)));
+    assert!(matches!(world.answer(second), Some(Ok(_))), "{:?}", world.told);
+    assert!(world.disks.iter().all(|disk| disk[&key(1)].body.as_deref() == Some(b"second")));
+}
+
 #[test]
 fn what_was_removed_stays_removed_and_may_be_defined_again() {
     let mut world = World::new(3);

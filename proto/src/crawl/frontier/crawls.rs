@@ -11,6 +11,7 @@ use super::{Crawls, Frontier, Leases, Micros, Now, Queue};
 use crate::crawl::filter::Refusal;
 use crate::crawl::politeness::{PaceRules, SECOND};
 use crate::key::QueueKey;
+use crate::site::Allowed;
 use crate::url::CanonicalUrl;
 
 /// Gates in memory, in times of the queues in memory: those of hosts that may be asked at once go first.
@@ -95,19 +96,48 @@ impl Frontier {
     /// How the host of a queue is paced: as the settings say, and no faster than the crawl asks for at this time of the day.
     pub(super) fn pace_of(&self, now: Now, key: &QueueKey) -> PaceRules {
         let rules = &self.rules.pace;
-        let allowed = self.crawls.allow(key.crawl(), || key.host(), now.unix_ms).unwrap_or_default();
+        let allowed = self.allows(now, key);
         let wanted = self.crawls.delay_ms(key.crawl()).max(allowed.delay_ms).min(rules.crawl_delay_max_ms);
         PaceRules { delay_ms: rules.delay_ms.max(wanted), ..rules.clone() }
     }
 
-    /// Whether the crawl of a queue asks nothing of its host at this time of the day. Then the queue stays on disk like one of a crawl that does not run, and is
-    /// looked for again when the time is over: thousands of hosts that rest leave their places to others.
+    fn allows(&self, now: Now, key: &QueueKey) -> Allowed {
+        let delay_max_ms = self.rules.pace.crawl_delay_max_ms;
+        self.crawls.allow(key.crawl(), || key.host(), now.unix_ms, delay_max_ms).unwrap_or_default()
+    }
+
+    /// Whether the crawl of a queue asks nothing of its host at this time of the day, or nothing more in this turn. Then the queue stays on disk like one of a crawl that does not
+    /// run, and is looked for again when the time is over: thousands of hosts that rest leave their places to others.
     pub(super) fn rests(&mut self, now: Now, key: &QueueKey) -> bool {
-        let allowed = self.crawls.allow(key.crawl(), || key.host(), now.unix_ms).unwrap_or_default();
-        let Some(until) = allowed.closed_until else { return false };
+        let allowed = self.allows(now, key);
+        let Some(until) = allowed.closed_until.max(self.turn_is_over_for(now, key, allowed.turn_ms)) else {
+            return false;
+        };
         let wakes = now.mono.saturating_add(until.saturating_sub(now.unix_ms).saturating_mul(1_000));
         self.rest_over = Some(self.rest_over.map_or(wakes, |earlier| earlier.min(wakes)));
         true
+    }
+
+    /// When the next turn of a host begins, if it had its page in this one, or may have had it from somebody else.
+    fn turn_is_over_for(&mut self, now: Now, key: &QueueKey, turn_ms: u64) -> Option<u64> {
+        let end = (now.unix_ms.checked_div(turn_ms)? + 1).saturating_mul(turn_ms);
+        let since_ms = now.unix_ms.saturating_sub(now.mono.saturating_sub(self.leases.since(key.slot())) / 1_000);
+        // Whoever held the slot before us may have asked; but not for a site that was made since.
+        let unknown = since_ms > end - turn_ms && self.crawls.defined_at(key.crawl()) < since_ms;
+        let had = self.turns.get(key).is_some_and(|over| *over > now.unix_ms);
+        if !had && self.turns.len() >= GATES_PER_QUEUE * self.rules.queues_max {
+            self.turns.retain(|_, over| *over > now.unix_ms);
+        }
+        let full = self.turns.len() >= GATES_PER_QUEUE * self.rules.queues_max;
+        (unknown || had || full).then_some(end)
+    }
+
+    /// A page of the host of a queue is asked for: if its site counts by turns, it had this one.
+    pub(super) fn take_turn(&mut self, now: Now, key: &QueueKey) {
+        let turn_ms = self.allows(now, key).turn_ms;
+        if let Some(turn) = now.unix_ms.checked_div(turn_ms) {
+            self.turns.insert(key.clone(), (turn + 1).saturating_mul(turn_ms));
+        }
     }
 
     /// Looks for the queues that rested if the time of some is over.

@@ -142,8 +142,10 @@ pub struct Frontier {
     /// Bytes of robots.txt files in memory, at most: what left memory is subtracted when it matters.
     robots_bytes: usize,
     closed: bool,
-    /// When the time of the day in which some hosts are not asked is over.
+    /// When the time in which some hosts are not asked is over.
     rest_over: Option<Micros>,
+    /// Until when hosts had their page, of sites that count by turns; Unix milliseconds.
+    turns: BTreeMap<QueueKey, u64>,
 }
 
 impl Frontier {
@@ -190,6 +192,7 @@ impl Frontier {
             robots_bytes: 0,
             closed: false,
             rest_over: None,
+            turns: BTreeMap::new(),
             leases,
         }
     }
@@ -923,6 +926,7 @@ impl Frontier {
         if let Some(allowed) = self.allowed.get_mut(key.crawl()) {
             *allowed = allowed.saturating_sub(1);
         }
+        self.take_turn(now, key);
         self.start(now, key, queue, address, pick.flight, Cargo::Page(pick));
         Next::Took
     }

@@ -234,6 +234,79 @@ fn a_host_is_asked_more_slowly_in_the_hours_that_its_site_says() {
     assert!(within(ends + 10 * SECOND, ends + 70 * SECOND) > 20, "and faster when that is over");
 }
 
+/// The pages that were asked for in each turn of `turn_s`, from the first on.
+fn by_turns(world: &World, turn_s: u64, since: Micros) -> Vec<usize> {
+    let turn = |start: Micros| ((start + MIDNIGHT) / (turn_s * SECOND)) as usize;
+    let pages = world.requests.iter().filter(|request| !request.url.ends_with("robots.txt") && request.start >= since);
+    let mut counts = Vec::new();
+    for request in pages {
+        let at = turn(request.start) - turn(since);
+        counts.resize(counts.len().max(at + 1), 0);
+        counts[at] += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_host_gets_its_pages_of_a_day_one_in_each_turn() {
+    let (mut world, mut crawls) = world(14, &["a.example", "b.example"]);
+    let limits = serde_json::json!({"a": {"max": 96, "period": 86_400}});
+    world.tell(&mut crawls, &[site("shop", limits)]);
+    for page in 0..400 {
+        world.add_to("shop", &format!("http://a.example/{page}"), 100, 1, true);
+    }
+    world.run_to(12 * 3_600 * SECOND);
+    let counts = by_turns(&world, 900, 0);
+    assert!(counts.iter().skip(1).all(|count| *count == 1), "one page in a quarter of an hour: {counts:?}");
+    assert!((46..=49).contains(&counts.len()), "{counts:?}");
+    assert!(world.core.standing().queues <= 1, "it keeps no place between two turns");
+    world.add_to("shop", "http://b.example/", 100, 1, true);
+    world.run_to(13 * 3_600 * SECOND);
+    assert!(world.requests.iter().any(|request| request.url == "http://b.example/"), "another host is not concerned");
+}
+
+#[test]
+fn a_host_that_goes_from_hand_to_hand_gets_no_more_in_a_turn() {
+    let (mut world, mut crawls) = world(15, &["a.example"]);
+    let slot = Slot::of_domain(url("http://a.example/").domain());
+    world.tell(&mut crawls, &[site("shop", serde_json::json!({"max": 24, "period": 86_400}))]);
+    for page in 0..100 {
+        world.add_to("shop", &format!("http://a.example/{page}"), 100, 1, true);
+    }
+    // Every seventeen minutes it is somebody else's, who knows nothing of what was asked for; then it stays.
+    for hand in 1..60 {
+        world.run_to(hand * 17 * 60 * SECOND);
+        world.step(Input::Unleased { slot });
+        world.step(Input::Leased { slots: vec![(slot, LONG)] });
+        world.step(Input::Served { slot });
+    }
+    let counts = by_turns(&world, 3_600, 0);
+    assert!(counts.iter().all(|count| *count <= 1), "{counts:?}");
+    assert!(counts.iter().sum::<usize>() >= 10, "{counts:?}");
+    let stays = 60 * 17 * 60 * SECOND;
+    world.run_to(stays + 8 * 3_600 * SECOND);
+    let counts = by_turns(&world, 3_600, stays);
+    assert!(counts.iter().skip(1).all(|count| *count == 1) && counts.len() >= 8, "{counts:?}");
+}
+
+#[test]
+fn a_site_that_is_made_in_the_middle_of_a_turn_begins_at_once() {
+    let (mut world, mut crawls) = world(16, &["a.example"]);
+    let mut made = site("shop", serde_json::json!({"max": 1, "period": 86_400}));
+    let said = SiteDefinition::decode(made.body.as_ref().unwrap()).unwrap();
+    let c_date = Some("1970-01-01 00:17:00".to_owned());
+    made.body = Some(SiteDefinition { site: Site { c_date, ..said.site }, ..said }.encode().unwrap());
+    world.run_to(30 * SECOND);
+    world.tell(&mut crawls, &[made]);
+    for page in 0..3 {
+        world.add_to("shop", &format!("http://a.example/{page}"), 100, 1, true);
+    }
+    world.run_to(600 * SECOND);
+    assert_eq!(world.pages(), 1);
+    world.run_to(25 * 3_600 * SECOND);
+    assert_eq!(world.pages(), 2, "the next one the next day");
+}
+
 #[test]
 fn other_hours_count_at_once() {
     let (mut world, mut crawls) = world(13, &["a.example"]);
