@@ -192,6 +192,14 @@ enum Happening {
         fetch: u64,
         reply: Option<Box<Reply>>,
     },
+    /// A node comes to what a request brought.
+    FetchHeard {
+        node: NodeId,
+        life: u32,
+        fetch: u64,
+        what: Box<Fetching>,
+        reply: Option<Box<Reply>>,
+    },
     /// A node measures its load and looks what has become due on its disk.
     Housekeeping {
         node: NodeId,
@@ -356,6 +364,7 @@ impl<'a> World<'a> {
             Happening::Wake { node, life }
             | Happening::SyncBegins { node, life }
             | Happening::FetchEnds { node, life, .. }
+            | Happening::FetchHeard { node, life, .. }
             | Happening::PushEnds { node, life, .. }
             | Happening::ScriptEnds { node, life, .. }
             | Happening::ScriptLook { node, life, .. }
@@ -372,8 +381,12 @@ impl<'a> World<'a> {
                 }
                 return;
             }
-            // A stopped process sees nothing until it goes on, a slow one only what it comes to; scripts are killed beside what it does.
-            let beside = matches!(happening, Happening::SyncEnds { .. } | Happening::ScriptLook { .. });
+            // A stopped process sees nothing until it goes on, a slow one only what it comes to. Scripts are killed and requests end beside what it does: they are
+            // tasks of their own.
+            let beside = matches!(
+                happening,
+                Happening::SyncEnds { .. } | Happening::ScriptLook { .. } | Happening::FetchEnds { .. }
+            );
             if let Some(until) = is.busy_until(at, !beside) {
                 return self.at(until, happening);
             }
@@ -398,6 +411,7 @@ impl<'a> World<'a> {
             Happening::SyncBegins { node, .. } => self.sync_begins(at, node),
             Happening::SyncEnds { node, sync, upto, .. } => self.sync_ends(at, node, &sync, upto),
             Happening::FetchEnds { node, fetch, reply, .. } => self.fetch_ends(at, node, fetch, reply),
+            Happening::FetchHeard { node, fetch, what, reply, .. } => self.fetch_heard(at, node, fetch, *what, reply),
             Happening::Housekeeping { node, .. } => self.housekeeping(at, node),
             Happening::Client { number, attempt } => self.client(at, number, attempt),
             Happening::Definer { number, attempt } => self.definer(at, number, attempt),

@@ -289,11 +289,18 @@ fn hex(bytes: Vec<u8>) -> String {
 
 /// One record.
 async fn look(desk: &Desk, crawl: &str, key: &str, url: &str) -> Result<Option<Told>, String> {
-    let ask = Ask::Look(Look::Url { crawl: crawl.to_owned(), key: key.to_owned(), url: url.to_owned() });
-    match desk.ask_owner(crawl, key, ask).await {
-        Ok(Said::Url(found)) => Ok(found),
-        Ok(other) => Err(format!("the node answered {other:?}")),
-        Err(error) => Err(error.to_string()),
+    seen(desk.ask_owner(crawl, key, Ask::Look(at(crawl, key, url))).await.map_err(|error| error.to_string())?)
+}
+
+fn at(crawl: &str, key: &str, url: &str) -> Look {
+    Look::Url { crawl: crawl.to_owned(), key: key.to_owned(), url: url.to_owned() }
+}
+
+fn seen(said: Said) -> Result<Option<Told>, String> {
+    match said {
+        Said::Url(found) => Ok(found),
+        Said::Refused(reason) => Err(reason),
+        other => Err(format!("the node answered {other:?}")),
     }
 }
 

@@ -16,25 +16,39 @@ use crate::wire::{self, WireError};
 /// Free words of a client about a URL, by name and in order.
 pub type Metadata = Vec<(String, Vec<String>)>;
 
+/// Bits of a version's number.
+const NUMBER_BITS: u32 = 56;
+/// Those of them that count the writes of one claim.
+const WRITES_BITS: u32 = 24;
+
 /// Which of two copies is later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Version {
-    /// Unix seconds when it was written, or one more than the one before: what is created anew beats what was forgotten.
-    pub number: u32,
+    /// One more than the one before, and no less than a floor: Unix milliseconds where anybody may write, so that what is created anew beats what was
+    /// forgotten; the writer's claim where only the holder of the slot may ([`Version::floor`]).
+    pub number: u64,
     /// Who wrote it.
     pub node: NodeId,
 }
 
 impl Version {
     /// The one that follows.
-    pub fn next(self, node: NodeId, unix_ms: u64) -> Version {
-        let now = u32::try_from(unix_ms / 1_000).unwrap_or(u32::MAX);
-        Version { number: self.number.saturating_add(1).max(now), node }
+    pub fn next(self, node: NodeId, floor: u64) -> Version {
+        let number = self.number.saturating_add(1).max(floor).min((1 << NUMBER_BITS) - 1);
+        Version { number, node }
+    }
+
+    /// The least number of what is written under a claim. Everything written under an earlier claim is smaller, whenever and by whatever clock it was written.
+    pub fn floor(claim: u32) -> u64 {
+        u64::from(claim) << WRITES_BITS
     }
 
     /// As other records say it.
     pub fn progress(self) -> Progress {
-        Progress { round: self.number, status: Status::New, ..Progress::new(self.node) }
+        let [.., errors, high, low] = self.number.to_be_bytes();
+        let round = (self.number >> WRITES_BITS) as u32;
+        let attempt = u16::from_be_bytes([high, low]);
+        Progress { round, status: Status::New, errors, attempt, node: self.node }
     }
 }
 
@@ -56,13 +70,15 @@ pub struct ClientUrl {
 }
 
 impl ClientUrl {
-    /// The record when `item` is taken in at `unix_ms` on `node`; `None` if it was merely found, and is known. What was created before `cutoff_ms` is dead.
+    /// The record when `item` is taken in at `unix_ms` on `node`, with a version of no less than `floor`; `None` if it was merely found, and is known. What
+    /// was created before `cutoff_ms` is dead.
     pub fn taken_in(
         old: Option<&ClientUrl>,
         item: Item,
         cutoff_ms: u64,
         node: NodeId,
         unix_ms: u64,
+        floor: u64,
     ) -> Option<ClientUrl> {
         let Item { crawl, url, metadata, date_s, .. } = item;
         let old = old.filter(|old| old.created_ms >= cutoff_ms);
@@ -77,7 +93,7 @@ impl ClientUrl {
         let found_s = if crawl.starts_with(RESERVED) { 1 } else { created_ms.div_euclid(1_000).max(1) };
         let date_s = date_s.unwrap_or(found_s);
         let metadata = if date_s == 0 { Vec::new() } else { metadata };
-        let version = version.next(node, unix_ms);
+        let version = version.next(node, floor);
         Some(ClientUrl { version, url, date_s, created_ms, leased_until_ms: 0, metadata })
     }
 
@@ -195,8 +211,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn any_version() -> impl Strategy<Value = Version> {
+        let number = prop_oneof![0..4u64, 0..1u64 << NUMBER_BITS, (0..4u32).prop_map(Version::floor)];
+        (number, 0..2u64).prop_map(|(number, node)| Version { number, node: NodeId(node) })
+    }
+
     fn queue() -> impl Strategy<Value = ClientQueue> {
-        let version = (0..3u32, 0..2u64).prop_map(|(number, node)| Version { number, node: NodeId(node) });
+        let version = (0..3u64, 0..2u64).prop_map(|(number, node)| Version { number, node: NodeId(node) });
         (version, any::<bool>(), 0..3u64, proptest::option::of(0..3u32), 0..2u32, 0..3u64, 0..3u64).prop_map(
             |(version, kept, blocked_until_s, delay_s, limit, cutoff_ms, produced_ms)| ClientQueue {
                 version,
@@ -211,6 +232,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn versions_are_ordered_alike_wherever_they_stand(a in any_version(), b in any_version(), floor: u64) {
+            prop_assert_eq!(a.cmp(&b), a.progress().cmp(&b.progress()));
+            let next = a.next(b.node, floor);
+            prop_assert!(next.number > a.number || next.number == (1 << NUMBER_BITS) - 1);
+            prop_assert!(next.number >= floor.min((1 << NUMBER_BITS) - 1));
+        }
+
         #[test]
         fn copies_of_a_queue_form_a_lattice(a in queue(), b in queue(), c in queue()) {
             let id = ClientQueueId::new("c", "k");
@@ -228,8 +257,8 @@ mod tests {
         let id = ClientQueueId::new("c", "k");
         let first = ClientUrl { url: "http://a/".into(), date_s: 7, ..ClientUrl::default() };
         let first = ClientUrl { version: Version::default().next(NodeId(1), 5_000), ..first };
-        let later = ClientUrl { version: first.version.next(NodeId(1), 5_001), date_s: 0, ..first.clone() };
-        assert_eq!(later.version.number, 6, "also within a second");
+        let later = ClientUrl { version: first.version.next(NodeId(1), 5_000), date_s: 0, ..first.clone() };
+        assert_eq!(later.version.number, 5_001, "also within a millisecond");
         let copies = [&first, &later].map(|record| record.copy(id.url(&record.url)).unwrap());
         for [a, b] in [[0, 1], [1, 0]] {
             let merged = copies[a].clone().merge(copies[b].clone());
@@ -240,5 +269,17 @@ mod tests {
         let lying = RecordCopy { progress: Version::default().progress(), ..copies[0].clone() };
         assert_eq!(open(&lying), None);
         assert_eq!(version_of(&copies[1].body.0).unwrap(), later.version);
+    }
+
+    #[test]
+    fn what_is_written_under_a_later_claim_beats_whatever_an_earlier_one_still_writes() {
+        let mut late = Version::default().next(NodeId(9), Version::floor(3));
+        for _ in 0..1_000 {
+            late = late.next(NodeId(9), Version::floor(3));
+        }
+        let acknowledged = Version::default().next(NodeId(1), Version::floor(4));
+        assert!(acknowledged > late && acknowledged.progress() > late.progress());
+        let last = Version { number: u64::MAX, node: NodeId(1) }.next(NodeId(2), 0);
+        assert_eq!(last.progress().round, u32::MAX, "it stays at the end");
     }
 }

@@ -158,6 +158,10 @@ mutants! {
     RunUnwritten => "run_unwritten",
     /// Whoever goes on with a run executes it again, though it has printed.
     PrintedForgotten => "printed_forgotten",
+    /// Who has nothing to hand over leaves, whoever has heard of it.
+    LeaveUntold => "leave_untold",
+    /// Whoever gets a slot claims its jobs with the number that others had.
+    ClaimsAlike => "claims_alike",
     /// A task counts as handed over before the crawl has it.
     HandedBeforeKept => "handed_before_kept",
     /// That a site is deleted is acknowledged like any other definition, whoever has not heard of it.

@@ -258,6 +258,11 @@ impl Registry {
         self.under_way() == 0
     }
 
+    /// How many others were last heard to have on their disks what we have on ours.
+    pub fn agreeing(&self) -> usize {
+        self.heard.values().filter(|(_, digest)| *digest == self.digest).count()
+    }
+
     /// Whether nobody crawls under this name any more.
     pub fn is_gone(&self, crawl: &str) -> bool {
         self.gone.has(crawl)

@@ -111,7 +111,8 @@ impl Shares {
             match bounds.min() {
                 Some(left) => drop(shares.left.insert(pages, left)),
                 None if allowed.contains_key(&urls) => drop(shares.left.insert(pages, u64::MAX)),
-                None => {}
+                // Nothing of it is here, and what was spoken for is not ours any more when something comes.
+                None => drop(shares.left.insert(pages, 0)),
             }
             if let Some(room) = allowed.get(&urls) {
                 shares.room.insert(name.clone(), room.rest);
@@ -400,7 +401,8 @@ mod tests {
         let may = |left, rest| share::Allowed { left, rest };
         let shares = Shares::new(&crawls, &[("news".to_owned(), may(3, 5))].into_iter().collect());
         assert_eq!(shares.left, [("news".to_owned(), 3)].into_iter().collect());
-        assert_eq!(Shares::new(&crawls, &BTreeMap::new()), Shares::default(), "nobody has counted");
+        let nothing = Shares::new(&crawls, &BTreeMap::new());
+        assert_eq!(nothing.left, [("news".to_owned(), 0)].into_iter().collect(), "what was left before is not ours");
         let limited = site(1, |said| (said.site.max_errors, said.site.max_urls) = (5, 20));
         let crawls = super::Crawls::with(&crawls, &[limited]);
         let counts = [("shop".to_owned(), CrawlCounts { totals, open: 0 })].into_iter().collect();

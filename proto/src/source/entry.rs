@@ -23,6 +23,8 @@ pub const RUNS: &str = "orbweaver:runs";
 pub const OUTPUT: &str = "orbweaver:output";
 /// The name of the one entry in a job's queue.
 pub const ENTRY: &str = "entry";
+/// The name of the record beside it that counts who has looked after the job.
+pub const CLAIM: &str = "claim";
 /// A time that never comes: the end of the year 9999. What has it is not handed out.
 pub const NEVER_S: u64 = 253_402_300_799;
 /// For how long marks of runs are kept, in milliseconds: much longer than anybody who was away can still write.
@@ -226,6 +228,22 @@ impl Printed {
     }
 }
 
+/// The record of the claim that whoever looks after a job from now on makes first; see [`super::schedule`].
+pub fn claim(job: &str, number: u32) -> Item {
+    Item {
+        crawl: CRON.to_owned(),
+        key: job.to_owned(),
+        url: CLAIM.to_owned(),
+        metadata: words([("number", Some(number.to_string()))]),
+        date_s: Some(NEVER_S),
+    }
+}
+
+/// Its number.
+pub fn claimed(told: &Told) -> u32 {
+    u32::try_from(number(&told.metadata, "number")).unwrap_or(u32::MAX)
+}
+
 /// The mark that a run is over.
 pub fn done(job: &str, run: &str) -> Item {
     Item {
@@ -282,6 +300,7 @@ mod tests {
         }
         let printed = Printed { pieces: 3, execution: "x".into(), ..Printed::failed("no", 7) };
         assert_eq!(Printed::read(&told(printed.item("j", "r"))), Some(printed));
+        assert_eq!(claimed(&told(claim("j", 7))), 7);
     }
 
     #[test]

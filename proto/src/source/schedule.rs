@@ -9,6 +9,9 @@
 //!
 //! **Who goes on.** Whoever gets the slot reads entry and marks, and goes on where they end. Killed before 3, the script is executed again, and nothing of the
 //! first execution was taken in; killed later, what it printed is taken in again, and a task that is there is not made a second time. So each run counts once.
+//! Who was stopped, and goes on as if the slot were still its own, can still write to its own disk. So whoever gets a slot first claims each of its jobs, with a number that is
+//! larger than every claim before: those were on enough disks, or nothing was written under them. Everything kept for a job has a version of its claim
+//! ([`Version::floor`]), so the last claim wins, whatever clocks say and whenever the rest comes.
 //! A script whose job's slot is lost is killed before the slot can be somebody else's (`Coordinator::assured`). What could not be written, or only perhaps, is read anew.
 //!
 //! Pure: time and what happened come in, what to do goes out. Dispatching is serial; what is parallel are executions, within the bound of the [`Dispatcher`].
@@ -17,11 +20,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::dispatch::{Alert, Dispatched, Dispatcher, Run};
-use super::entry::{CRON, Entry, Printed, Wanted, Why, done};
+use super::entry::{CRON, Entry, Printed, Wanted, Why, claim, done};
 use super::job::Job;
 use super::lanes::{LANES, Placed};
 use super::log::{self, LogEntry, LogKind, log_status};
 use crate::clients::ask::{Item, slot_of};
+use crate::clients::record::Version;
 use crate::cluster::mutant::{Planted, planted};
 use crate::cluster::slot_set::SlotSet;
 use crate::crawl::frontier::Now;
@@ -33,6 +37,8 @@ const TAKE_IN_TRIES: u32 = 10;
 /// What was found of a job when its slot became ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
+    /// The number of the last claim; 0 if there is none.
+    pub claim: u32,
     /// Its entry.
     pub entry: Option<Entry>,
     /// What the run that is not over has printed.
@@ -146,6 +152,8 @@ pub enum Effect {
         number: u64,
         /// Which.
         items: Vec<Item>,
+        /// Their versions have no smaller number.
+        floor: u64,
     },
     /// Execute a script.
     Execute(Run),
@@ -187,6 +195,8 @@ enum Phase {
     Unread,
     /// It is being read.
     Reading,
+    /// The claim is being kept.
+    Claiming { number: u64, claim: u32, seen: Box<Seen> },
     /// No run is under way.
     Resting,
     /// An entry without a new run is being kept.
@@ -214,6 +224,8 @@ struct Held {
     in_step: bool,
     /// The tenure of its slot.
     tenure: u64,
+    /// Our claim in it; 0 until it is on enough disks.
+    claim: u32,
 }
 
 /// The cron of a node.
@@ -327,7 +339,7 @@ impl Schedule {
             }
         }
         for (job, tenure) in gained {
-            let held = || Held { entry: None, phase: Phase::Unread, in_step: false, tenure };
+            let held = || Held { entry: None, phase: Phase::Unread, in_step: false, tenure, claim: 0 };
             self.held.entry(job).or_insert_with(held);
         }
         let jobs: Vec<(String, Arc<Job>)> =
@@ -386,7 +398,8 @@ impl Schedule {
 
     fn keep(&mut self, id: &str, items: Vec<Item>, out: &mut Vec<Effect>) -> u64 {
         self.numbers += 1;
-        out.push(Effect::Keep { job: id.to_owned(), number: self.numbers, items });
+        let claim = self.held.get(id).map_or(0, |held| held.claim);
+        out.push(Effect::Keep { job: id.to_owned(), number: self.numbers, items, floor: Version::floor(claim) });
         self.numbers
     }
 
@@ -409,13 +422,26 @@ impl Schedule {
         self.enter(id, Phase::Beginning { number, entry, ticket });
     }
 
-    /// Goes on where whoever held the job before has ended. What is found may be on this disk alone, so it is kept again before anything follows from it.
     fn read(&mut self, now: Now, id: &str, seen: Option<Seen>, out: &mut Vec<Effect>) {
         let Some(held) = self.held.get_mut(id).filter(|held| held.phase == Phase::Reading) else { return };
-        let Some(Seen { entry, printed, done }) = seen else {
+        let Some(seen) = seen else {
             held.phase = Phase::Unread;
             return;
         };
+        if held.claim > 0 {
+            return self.go_on(now, id, seen, out);
+        }
+        let number = if planted!(self.planted, ClaimsAlike) { 1 } else { seen.claim.saturating_add(1) };
+        self.numbers += 1;
+        held.phase = Phase::Claiming { number: self.numbers, claim: number, seen: Box::new(seen) };
+        let (items, floor) = (vec![claim(id, number)], Version::floor(number));
+        out.push(Effect::Keep { job: id.to_owned(), number: self.numbers, items, floor });
+    }
+
+    /// Goes on where whoever held the job before has ended. What was found may be on this disk alone, so it is kept again before anything follows from it.
+    fn go_on(&mut self, now: Now, id: &str, seen: Seen, out: &mut Vec<Effect>) {
+        let Some(held) = self.held.get_mut(id) else { return };
+        let Seen { entry, printed, done, .. } = seen;
         held.in_step = false;
         held.entry.clone_from(&entry);
         held.phase = Phase::Resting;
@@ -430,7 +456,8 @@ impl Schedule {
     fn kept(&mut self, now: Now, id: &str, number: u64, kept: bool, out: &mut Vec<Effect>) {
         let Some(held) = self.held.get_mut(id) else { return };
         let waits_for = match &held.phase {
-            Phase::Installing { number, .. }
+            Phase::Claiming { number, .. }
+            | Phase::Installing { number, .. }
             | Phase::Beginning { number, .. }
             | Phase::Marking { number, .. }
             | Phase::Ending { number, .. } => *number,
@@ -451,6 +478,10 @@ impl Schedule {
             return;
         }
         match phase {
+            Phase::Claiming { claim, seen, .. } => {
+                held.claim = claim;
+                self.go_on(now, id, *seen, out);
+            }
             Phase::Installing { entry, .. } => {
                 (held.entry, held.phase) = (Some(entry), Phase::Resting);
             }
@@ -619,7 +650,9 @@ impl Schedule {
         job.running().ok_or(NotRun::Off)?;
         match held.phase {
             Phase::Resting => {}
-            Phase::Unread | Phase::Reading | Phase::Installing { .. } => return Err(NotRun::Elsewhere),
+            Phase::Unread | Phase::Reading | Phase::Claiming { .. } | Phase::Installing { .. } => {
+                return Err(NotRun::Elsewhere);
+            }
             _ => return Err(NotRun::Busy),
         }
         let entry = held.entry.clone().unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! Harm: URIs that a script printed, and that its log counts, are never fetched; or a script that was cut short and executed again leaves both outputs behind.
 //!
-//! As long as no disk loses what it had and no wall clock is set: which execution counts is known to whoever hears of enough disks.
+//! As long as no disk loses what it had: which execution counts is known to whoever hears of enough disks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,8 +4,7 @@
 //! Harm: a script that makes a thousand URIs an hour makes two thousand; a run that somebody was told of never comes.
 //!
 //! A process that is stopped cannot kill its script: overlaps with one are not judged. What is over is known to whoever hears of enough disks; when disks lost
-//! something, it need not be. Records of jobs go by wall clocks: when one is set, a write that was not acknowledged may outlive one that was, so such runs are
-//! judged by what is executed at the same time only (seed 30002016: a node that was away came back with an entry of a later hour).
+//! something, it need not be.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +34,7 @@ pub(super) fn all_is_known(facts: &Oracle, up: &BTreeSet<NodeId>) -> bool {
 
 /// Whether what was acknowledged of jobs stays.
 pub(super) fn nothing_is_undone(facts: &Oracle) -> bool {
-    facts.disks_lost.is_empty() && !facts.clocks_set
+    facts.disks_lost.is_empty()
 }
 
 impl OneNodeRunsWhatIsDue {

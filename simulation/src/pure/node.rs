@@ -682,10 +682,9 @@ impl World<'_> {
 
     pub(super) fn fetch_ends(&mut self, at: Micros, id: NodeId, fetch: u64, reply: Option<Box<Reply>>) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let Some(Fetching { what, crawl, host }) = node.fetches.remove(&fetch) else { return };
-        let rules = node.machine.as_ref().and_then(|machine| super::sites::rules(machine.crawls.as_deref(), &crawl));
-        let unix_ms = node.clock.unix_ms(at);
-        if let Some(host) = host {
+        let Some(what) = node.fetches.remove(&fetch) else { return };
+        let (life, busy_until) = (node.life, node.busy_until(at, true));
+        if let Some(host) = what.host {
             let good = |reply: &Reply| matches!(&reply.outcome, Outcome::Answer(is) if is.answer.status < 400);
             let end = match &reply {
                 None => FetchEnd::Aborted,
@@ -698,6 +697,25 @@ impl World<'_> {
                 None => self.trace.sometimes(at, "fetch_aborted"),
             }
         }
+        match busy_until {
+            Some(until) => self.at(until, Happening::FetchHeard { node: id, life, fetch, what: Box::new(what), reply }),
+            None => self.fetch_heard(at, id, fetch, what, reply),
+        }
+    }
+
+    /// A node comes to what a request brought.
+    pub(super) fn fetch_heard(
+        &mut self,
+        at: Micros,
+        id: NodeId,
+        fetch: u64,
+        what: Fetching,
+        reply: Option<Box<Reply>>,
+    ) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Fetching { what, crawl, host } = what;
+        let rules = node.machine.as_ref().and_then(|machine| super::sites::rules(machine.crawls.as_deref(), &crawl));
+        let unix_ms = node.clock.unix_ms(at);
         match what {
             Purpose::Robots(flight) => {
                 let answer = robots_answer(reply.as_deref());

@@ -16,7 +16,7 @@ use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, Slot};
 use proto::key::DEFAULT_CRAWL;
 use proto::source::dispatch::Run;
-use proto::source::entry::{CRON, ENTRY, Entry, OUTPUT, Printed, RUNS, TASKS, done_mark, word, words};
+use proto::source::entry::{CLAIM, CRON, ENTRY, Entry, OUTPUT, Printed, RUNS, TASKS, claimed, done_mark, word, words};
 use proto::source::hand_over::{self, HandOver};
 use proto::source::job::Job;
 use proto::source::schedule::{Effect, Input, Schedule, Seen, Tally};
@@ -166,12 +166,13 @@ impl World<'_> {
                     let what = if printed.is_some() { "printed_taken_over" } else { "run_taken_over" };
                     self.trace.sometimes(at, what);
                 }
-                self.feed(at, id, Input::Read { job, seen: Some(Seen { entry, printed, done }) });
+                let claim = storage.told(CRON, &job, CLAIM).map_or(0, |told| claimed(&told));
+                self.feed(at, id, Input::Read { job, seen: Some(Seen { claim, entry, printed, done }) });
             }
-            Effect::Keep { job, number, items } => {
+            Effect::Keep { job, number, items, floor } => {
                 let tenure = sources.tenures.get(&Schedule::slot(&job)).map(|tenure| tenure.number);
                 let wait = Wait::Keep { job, number, items: items.clone(), tenure: tenure.unwrap_or(0) };
-                self.keep_items(at, id, items, wait);
+                self.keep_items(at, id, items, Some(floor), wait);
             }
             Effect::Execute(run) => {
                 if !self.is_pinned(at, id, &run) {
@@ -228,12 +229,12 @@ impl World<'_> {
         is_anywhere(self.planted) || held.get(&slot).is_some_and(|tenure| Some(tenure.number) == before)
     }
 
-    /// Has records kept on this disk, and on enough others.
-    fn keep_items(&mut self, at: Micros, id: NodeId, items: Vec<Item>, wait: Wait) {
+    /// Has records kept on this disk, and on enough others; those of no claim go by the clock.
+    fn keep_items(&mut self, at: Micros, id: NodeId, items: Vec<Item>, floor: Option<u64>, wait: Wait) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let unix_ms = node.clock.unix_ms(at);
         let Some(machine) = &mut node.machine else { return };
-        let copies: Vec<RecordCopy> = machine.storage.put_items(items, unix_ms);
+        let copies: Vec<RecordCopy> = machine.storage.put_items(items, unix_ms, floor.unwrap_or(unix_ms));
         machine.sources.next_ticket += 1;
         let ticket = machine.sources.next_ticket;
         machine.sources.waits.insert(ticket, wait);
@@ -281,7 +282,7 @@ impl World<'_> {
     fn record_marks(&mut self, at: Micros, id: NodeId, items: &[Item]) {
         for item in items {
             let (job, name) = (item.key.clone(), item.url.clone());
-            if item.crawl == CRON {
+            if item.crawl == CRON && name == ENTRY {
                 let entry = Entry::read(&as_told(item));
                 if let Some(run) = entry.run {
                     self.trace.sometimes(at, "run_fell_due");
@@ -330,7 +331,7 @@ impl World<'_> {
         let urls: Vec<String> = (0..PRINTED).map(|number| self.printed_url(execution, number)).collect();
         let piece = Printed::piece(&run.job, &run.id, &name, 0, urls.join("\n"));
         let printed = Printed { execution: name, pieces: 1, at_ms, ..Printed::default() };
-        self.keep_items(at, id, vec![piece], Wait::Pieces { run, printed, tenure });
+        self.keep_items(at, id, vec![piece], None, Wait::Pieces { run, printed, tenure });
     }
 
     fn printed_url(&self, execution: u64, number: u64) -> String {
@@ -372,7 +373,7 @@ impl World<'_> {
             }
         };
         let items = urls.into_iter().filter_map(task).collect();
-        self.keep_items(at, id, items, Wait::Tasks { run });
+        self.keep_items(at, id, items, None, Wait::Tasks { run });
     }
 
     // Tasks.
@@ -409,7 +410,7 @@ impl World<'_> {
         for effect in effects {
             match effect {
                 hand_over::Effect::Submit { number, tasks, .. } => self.submit_tasks(at, id, number, &tasks),
-                hand_over::Effect::Mark(items) => self.keep_items(at, id, items, Wait::Marked),
+                hand_over::Effect::Mark(items) => self.keep_items(at, id, items, None, Wait::Marked),
             }
         }
     }

@@ -8,7 +8,7 @@ use proto::cluster::registry::Version;
 use proto::id::{NodeId, Slot, UrlId};
 use proto::record::Progress;
 
-use super::plan::{Fault, Plan};
+use super::plan::Plan;
 use super::sites::{SiteEpoch, SiteFacts};
 use super::trace::{Event, Phase};
 
@@ -70,8 +70,6 @@ pub struct Oracle {
     pub links: BTreeMap<UrlId, BTreeSet<Vec<UrlId>>>,
     /// Disks that lost something durable.
     pub disks_lost: BTreeSet<NodeId>,
-    /// Somebody sets the wall clock of a node in this run.
-    pub clocks_set: bool,
     /// What the world does.
     pub phase: Phase,
     /// Copies that a write needs (W).
@@ -87,7 +85,6 @@ impl Oracle {
             nodes: BTreeMap::new(),
             urls: BTreeMap::new(),
             of_sites: BTreeMap::new(),
-            clocks_set: plan.faults.iter().any(|fault| matches!(fault.what, Fault::WallClockStep { .. })),
             links: BTreeMap::new(),
             disks_lost: BTreeSet::new(),
             phase: Phase::Faults,

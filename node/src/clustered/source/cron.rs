@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use proto::clients::ask::{Act, Ask, Item};
+use proto::clients::ask::{Act, Ask, Item, Told};
 use proto::cluster::slot_set::SlotSet;
 use proto::id::Slot;
 use proto::source::dispatch::{Alert, Run};
-use proto::source::entry::{ENTRY, Entry, Printed, done_mark};
+use proto::source::entry::{CLAIM, ENTRY, Entry, Printed, claimed, done_mark};
 use proto::source::log::{LogEntry, LogKind};
 use proto::source::schedule::{Effect, Input, Schedule, Seen};
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::Shared;
-use super::{CRON, OUTPUT, RUNS, Sources, held, look};
+use super::{CRON, OUTPUT, RUNS, Sources, at, held, seen};
 use crate::doors::frontier::desk::Desk;
 use crate::edges::clock::unix_ms;
 use crate::messages::HoldJobs;
@@ -27,6 +27,14 @@ const FORGET_EVERY: u64 = 3_600;
 
 /// How often a node that runs no scripts says which jobs wait for it, in ticks.
 const TELL_EVERY: u64 = 300;
+
+/// Records of a job that the schedule wants kept.
+struct Keep {
+    job: String,
+    number: u64,
+    items: Vec<Item>,
+    floor: u64,
+}
 
 /// Says which jobs do not run because this node holds them and runs no scripts.
 async fn tell_what_waits(shared: &Arc<Shared>, desk: &Desk) {
@@ -88,7 +96,7 @@ impl Shared {
         let (mut keeps, mut logs) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
-                Effect::Keep { job, number, items } => keeps.push((job, number, items)),
+                Effect::Keep { job, number, items, floor } => keeps.push(Keep { job, number, items, floor }),
                 Effect::Log(entry) => logs.push(entry),
                 Effect::Alert { alert, job } => logs.push(alerted(alert, job)),
                 other => self.perform(other),
@@ -137,19 +145,20 @@ impl Shared {
     }
 
     /// Has records of jobs kept, all at once; then what is only told.
-    async fn write_down(self: &Arc<Self>, keeps: Vec<(String, u64, Vec<Item>)>, logs: Vec<LogEntry>) {
+    async fn write_down(self: &Arc<Self>, keeps: Vec<Keep>, logs: Vec<LogEntry>) {
         let Some((_, _, desk)) = self.at_hand() else { return };
         let tenures = held(&self.sources.tenures).clone();
         let of = |job: &String| Some((Schedule::slot(job), tenures.get(&Schedule::slot(job))?.0));
-        let (ours, lost): (Vec<_>, Vec<_>) = keeps.into_iter().partition(|(job, ..)| of(job).is_some());
-        for (job, number, _) in lost {
+        let (ours, lost): (Vec<_>, Vec<_>) = keeps.into_iter().partition(|keep| of(&keep.job).is_some());
+        for Keep { job, number, .. } in lost {
             self.feed(Input::Kept { job, number, kept: false });
         }
         if !ours.is_empty() {
-            let wanted: BTreeMap<_, _> = ours.iter().filter_map(|(job, ..)| of(job)).collect();
-            let items = ours.iter().flat_map(|(_, _, items)| items.clone()).collect();
-            let kept = desk.keep_held(items, wanted).await;
-            for (job, number, _) in ours {
+            let wanted: BTreeMap<_, _> = ours.iter().filter_map(|keep| of(&keep.job)).collect();
+            let floors = ours.iter().map(|keep| (keep.job.clone(), keep.floor)).collect();
+            let items = ours.iter().flat_map(|keep| keep.items.clone()).collect();
+            let kept = desk.keep_held(items, floors, wanted).await;
+            for Keep { job, number, .. } in ours {
                 self.feed(Input::Kept { job, number, kept });
             }
         }
@@ -168,15 +177,21 @@ impl Shared {
     }
 }
 
-/// What is kept of a job.
+/// What is kept of a job, on this disk: its slot is ours, so nothing that was acknowledged is missing here.
 async fn read(desk: &Desk, job: &str) -> Result<Seen, String> {
-    let entry = look(desk, CRON, job, ENTRY).await?.map(|told| Entry::read(&told));
+    let claim = look_here(desk, CRON, job, CLAIM).await?.map_or(0, |told| claimed(&told));
+    let entry = look_here(desk, CRON, job, ENTRY).await?.map(|told| Entry::read(&told));
     let Some(run) = entry.as_ref().and_then(|entry| entry.run.as_ref()).map(|run| run.id.clone()) else {
-        return Ok(Seen { entry, ..Seen::default() });
+        return Ok(Seen { claim, entry, ..Seen::default() });
     };
-    let printed = look(desk, RUNS, job, &Printed::mark(&run)).await?.and_then(|told| Printed::read(&told));
-    let done = look(desk, RUNS, job, &done_mark(&run)).await?.is_some();
-    Ok(Seen { entry, printed, done })
+    let printed = look_here(desk, RUNS, job, &Printed::mark(&run)).await?.and_then(|told| Printed::read(&told));
+    let done = look_here(desk, RUNS, job, &done_mark(&run)).await?.is_some();
+    Ok(Seen { claim, entry, printed, done })
+}
+
+/// One record on this disk.
+async fn look_here(desk: &Desk, crawl: &str, key: &str, url: &str) -> Result<Option<Told>, String> {
+    seen(desk.perform(Ask::Look(at(crawl, key, url))).await)
 }
 
 /// Something that somebody should see.

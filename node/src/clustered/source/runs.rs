@@ -1,5 +1,6 @@
 //! Runs of generators: scripts are executed, what they print is kept in pieces, and taken in as tasks.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -136,7 +137,7 @@ impl Shared {
         });
         let items: Vec<Item> = items.collect();
         for items in items.chunks(PIECES_AT_ONCE) {
-            if !desk.keep_held(items.to_vec(), [(slot, tenure)].into()).await {
+            if !desk.keep_held(items.to_vec(), BTreeMap::new(), [(slot, tenure)].into()).await {
                 warn!(job = run.job, "what a script printed is on too few disks; it is executed again");
                 return None;
             }

@@ -150,7 +150,8 @@ impl Desk {
 
     async fn put_here(&self, items: Vec<Item>) -> Result<Vec<Taken>, Unavailable> {
         let unix_ms = unix_ms();
-        let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, reply })).await;
+        let floors = BTreeMap::new();
+        let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
         let Decided { mut said, copies, changed, life } = decided.map_err(|error| Unavailable(error.to_string()))?;
         if !copies.is_empty() && self.keep(copies, changed, life, SlotSet::default(), BTreeMap::new()).await.is_err() {
             said.iter_mut().filter(|taken| **taken == Taken::Kept).for_each(|taken| *taken = Taken::Failed);
@@ -220,10 +221,16 @@ impl Desk {
         }
     }
 
-    /// Has records of jobs kept on enough disks, this one among them; `false` unless their slots were ours all the time, in these tenures.
-    pub async fn keep_held(&self, items: Vec<Item>, tenures: BTreeMap<Slot, u64>) -> bool {
+    /// Has records of jobs kept on enough disks, this one among them, with versions of no less than the floor of their job; `false` unless their slots were ours
+    /// all the time, in these tenures.
+    pub async fn keep_held(
+        &self,
+        items: Vec<Item>,
+        floors: BTreeMap<String, u64>,
+        tenures: BTreeMap<Slot, u64>,
+    ) -> bool {
         let unix_ms = unix_ms();
-        let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, reply })).await;
+        let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
         let Ok(Decided { said, copies, changed, life }) = decided else { return false };
         said.iter().all(|taken| *taken == Taken::Kept)
             && self.keep(copies, changed, life, SlotSet::default(), tenures).await == Ok(true)

@@ -1,5 +1,6 @@
 //! Work for the disk that clients with fetchers of their own ask for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proto::clients::ask::{Act, Item, Look, Said, Taken};
@@ -18,6 +19,8 @@ pub enum ClientJob {
         items: Vec<Item>,
         /// When, Unix milliseconds.
         unix_ms: u64,
+        /// Least numbers of the versions of what is written under claims, by the key of its queue.
+        floors: BTreeMap<String, u64>,
         /// What became of each, and what is to be replicated.
         reply: Reply<Decided<Vec<Taken>>>,
     },
@@ -69,7 +72,9 @@ impl ClientJob {
     /// Applies a write to the change; its answer waits for the commit.
     pub(super) fn apply(self, change: &mut Change<'_>, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         match self {
-            ClientJob::Put { items, unix_ms, reply } => defer(reply, change.put_items(items, unix_ms), deferred),
+            ClientJob::Put { items, unix_ms, floors, reply } => {
+                defer(reply, change.put_items(items, unix_ms, &floors), deferred)
+            }
             ClientJob::Spider { ask, rules, unix_ms, reply, .. } => {
                 defer(reply, change.spider(ask, &rules, unix_ms), deferred)
             }

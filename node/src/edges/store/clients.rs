@@ -147,16 +147,23 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Takes URLs of clients in, in their order. Those with a record to keep are in the copies.
-    pub fn put_items(&mut self, items: Vec<Item>, unix_ms: u64) -> Result<Decided<Vec<Taken>>, StoreError> {
+    /// Takes URLs of clients in, in their order. Those with a record to keep are in the copies. What is written under a claim has a floor by the key of its
+    /// queue; the rest goes by the clock.
+    pub fn put_items(
+        &mut self,
+        items: Vec<Item>,
+        unix_ms: u64,
+        floors: &BTreeMap<String, u64>,
+    ) -> Result<Decided<Vec<Taken>>, StoreError> {
         let mut said = Vec::with_capacity(items.len());
         for item in items {
-            said.push(self.put_item(item, unix_ms)?);
+            let floor = floors.get(&item.key).copied().unwrap_or(unix_ms);
+            said.push(self.put_item(item, unix_ms, floor)?);
         }
         Ok(self.decided(said))
     }
 
-    fn put_item(&mut self, item: Item, unix_ms: u64) -> Result<Taken, StoreError> {
+    fn put_item(&mut self, item: Item, unix_ms: u64, floor: u64) -> Result<Taken, StoreError> {
         if ClientUrl::bytes(&item.url, &item.metadata) > ITEM_BYTES_MAX {
             return Ok(Taken::Skipped);
         }
@@ -164,7 +171,7 @@ impl Change<'_> {
         let key = queue.url(&item.url);
         let cutoff_ms = self.touched_line(&queue)?.queue.cutoff_ms;
         let old = self.client_url(&key)?.filter(|old| old.created_ms >= cutoff_ms);
-        let new = ClientUrl::taken_in(old.as_ref(), item, cutoff_ms, self.store.options.node, unix_ms);
+        let new = ClientUrl::taken_in(old.as_ref(), item, cutoff_ms, self.store.options.node, unix_ms, floor);
         let Some(new) = new else { return Ok(Taken::Skipped) };
         self.replace_client(&queue, key, old, Some(new), unix_ms)?;
         Ok(Taken::Kept)

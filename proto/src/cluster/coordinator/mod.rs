@@ -684,7 +684,8 @@ impl Coordinator {
             && self.flights.is_empty()
             && self.runs.is_empty()
             && self.outbox.is_empty()
-            && self.registry.is_idle();
+            && self.registry.is_idle()
+            && self.is_known_to_leave();
         if quiet {
             self.left = true;
             let mut sends = Vec::new();
@@ -693,6 +694,14 @@ impl Coordinator {
             out.push(Effect::Saw(Sight::Sometimes("leave_finished")));
             out.push(Effect::Left);
         }
+    }
+
+    /// Whether enough others have it on their disks that we leave. Who goes while they are down is a member to them when they are back, and what needs to be heard by
+    /// all would wait for it.
+    fn is_known_to_leave(&self) -> bool {
+        let others = self.rules.peers.iter().filter(|(node, _)| !self.membership.has_left(*node));
+        let needed = self.rules.writes.quorum.min(others.count());
+        self.registry.agreeing() >= needed || planted!(self.rules.planted, LeaveUntold)
     }
 
     fn measure(&mut self, out: &mut Vec<Effect>) {

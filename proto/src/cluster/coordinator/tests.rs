@@ -314,6 +314,22 @@ fn who_leaves_hands_its_slots_over_and_is_done() {
     }
 }
 
+#[test]
+fn who_leaves_while_nobody_hears_it_is_not_done_before_somebody_does() {
+    let mut cluster = Cluster::new();
+    cluster.run(20 * SECOND);
+    let leaver = NodeId(2);
+    let is_done = |cluster: &Cluster| cluster.sights.contains(&(leaver, Sight::Sometimes("leave_finished")));
+    let others: Vec<(NodeId, Node)> =
+        [NodeId(0), NodeId(1)].into_iter().filter_map(|id| Some((id, cluster.nodes.remove(&id)?))).collect();
+    cluster.step(leaver, Input::Leave);
+    cluster.run(80 * SECOND);
+    assert!(!is_done(&cluster), "it has nothing, and all others are away");
+    cluster.nodes.extend(others);
+    cluster.run(140 * SECOND);
+    assert!(is_done(&cluster));
+}
+
 /// What jobs need: a slot is surely ours when enough others said what they have of it, and nobody else gets it while a script runs.
 #[test]
 fn a_slot_with_a_script_in_it_is_held_until_the_script_has_ended() {

@@ -105,9 +105,11 @@ impl World {
                 let run = entry.as_ref().and_then(|entry| entry.run.clone()).map(|run| run.id).unwrap_or_default();
                 let printed = self.told(RUNS, &Printed::mark(&run)).and_then(|told| Printed::read(&told));
                 let done = self.told(RUNS, &super::super::entry::done_mark(&run)).is_some();
-                Some(Input::Read { job, seen: Some(Seen { entry, printed, done }) })
+                let claim = self.told(CRON, super::super::entry::CLAIM);
+                let claim = claim.map_or(0, |told| super::super::entry::claimed(&told));
+                Some(Input::Read { job, seen: Some(Seen { claim, entry, printed, done }) })
             }
-            Effect::Keep { job, number, items } => {
+            Effect::Keep { job, number, items, .. } => {
                 self.write(items);
                 Some(Input::Kept { job, number, kept: true })
             }
@@ -187,6 +189,7 @@ fn who_loses_the_slot_kills_the_script_and_forgets_the_job() {
     assert_eq!(out, [], "it is not ours");
     core.step(now(1), Input::Tick { held: all() }, &mut out);
     core.step(now(1), Input::Read { job: id.clone(), seen: Some(Seen::default()) }, &mut out);
+    core.step(now(1), Input::Kept { job: id.clone(), number: 1, kept: true }, &mut out);
     for second in 2..4 {
         core.step(now(second), Input::Tick { held: all() }, &mut out);
         let Some(Effect::Keep { number, .. }) = out.last() else { panic!("{out:?}") };
@@ -205,6 +208,32 @@ fn who_loses_the_slot_kills_the_script_and_forgets_the_job() {
     out.clear();
     core.step(now(5), Input::Executed { run, printed: Some(Printed::default()) }, &mut out);
     assert_eq!((out.len(), core.busy().is_empty()), (0, true), "what it printed is nobody's");
+}
+
+#[test]
+fn whoever_gets_a_job_claims_it_before_anything_is_kept_under_the_claim() {
+    let job = due_job();
+    let id = job.id.clone();
+    let read = |claim| Input::Read { job: id.clone(), seen: Some(Seen { claim, ..Seen::default() }) };
+    let mut core = Schedule::new(1, Planted::default());
+    let mut out = Vec::new();
+    core.step(now(0), Input::Job { id: id.clone(), job: Some(Arc::clone(&job)) }, &mut out);
+    core.step(now(1), Input::Tick { held: all() }, &mut out);
+    out.clear();
+    core.step(now(1), read(7), &mut out);
+    let items = vec![super::super::entry::claim(&id, 8)];
+    assert_eq!(out, [Effect::Keep { job: id.clone(), number: 1, items, floor: Version::floor(8) }]);
+    // It may be there or not: another number is claimed.
+    out.clear();
+    core.step(now(1), Input::Kept { job: id.clone(), number: 1, kept: false }, &mut out);
+    core.step(now(2), Input::Tick { held: all() }, &mut out);
+    assert_eq!(out, [Effect::Read { job: id.clone() }], "nothing is kept under a claim that may not be there");
+    core.step(now(2), read(8), &mut out);
+    core.step(now(2), Input::Kept { job: id.clone(), number: 2, kept: true }, &mut out);
+    out.clear();
+    core.step(now(3), Input::Tick { held: all() }, &mut out);
+    let [Effect::Keep { floor, .. }] = out[..] else { panic!("{out:?}") };
+    assert_eq!(floor, Version::floor(9));
 }
 
 #[test]
@@ -234,11 +263,12 @@ fn a_tick_that_takes_longer_than_a_minute_is_an_alert() {
     core.step(now(0), Input::Job { id: id.clone(), job: Some(job) }, &mut out);
     core.step(now(1), Input::Tick { held: all() }, &mut out);
     core.step(now(1), Input::Read { job: id.clone(), seen: Some(Seen::default()) }, &mut out);
+    core.step(now(1), Input::Kept { job: id.clone(), number: 1, kept: true }, &mut out);
     core.step(now(2), Input::Tick { held: all() }, &mut out);
-    core.step(now(2), Input::Kept { job: id.clone(), number: 1, kept: true }, &mut out);
+    core.step(now(2), Input::Kept { job: id.clone(), number: 2, kept: true }, &mut out);
     core.step(now(3), Input::Tick { held: all() }, &mut out);
     out.clear();
-    core.step(now(64), Input::Kept { job: id, number: 2, kept: true }, &mut out);
+    core.step(now(64), Input::Kept { job: id, number: 3, kept: true }, &mut out);
     let alert = Alert::Timeout { took_ms: 61_000, entries: 1 };
     assert!(out.contains(&Effect::Alert { alert, job: None }), "case 20: {out:?}");
 }

@@ -55,7 +55,16 @@ pub(super) fn draw(seed: u64) -> Plan {
     }
     plan.stays_down = stays_down(seed, &plan);
     plan.sites = sites::draw(seed, &plan);
+    plan.calm_phase_ms += turns_of_sites_ms(&plan);
     plan
+}
+
+/// How much longer a host with sites on it takes than one without: each of them asks for its pages and its robots.txt, one after the other.
+fn turns_of_sites_ms(plan: &Plan) -> u64 {
+    let on = |host: u32| plan.sites.iter().filter(|site| site.hosts.contains(&host)).count() as u64;
+    let most = (0..plan.web.hosts).map(on).max().unwrap_or(0);
+    let delay_ms = plan.web.crawl_delay_ms.max(plan.web.long_crawl_delay_ms);
+    most * u64::from(plan.web.pages_per_host + 1) * u64::from(delay_ms)
 }
 
 /// With longer leases a voter waits longer after its start, and a lost flight comes back later: that is no fault of who waits.

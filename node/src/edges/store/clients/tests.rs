@@ -28,7 +28,7 @@ fn item(crawl: &str, key: &str, url: &str, date_s: Option<u64>) -> Item {
 
 fn put(store: &mut Store, items: Vec<Item>, unix_ms: u64) -> (Vec<Taken>, Vec<RecordCopy>) {
     let mut change = store.change();
-    let decided = change.put_items(items, unix_ms).unwrap();
+    let decided = change.put_items(items, unix_ms, &BTreeMap::new()).unwrap();
     change.commit().unwrap();
     (decided.said, decided.copies)
 }
