@@ -1,5 +1,5 @@
-//! I18: scripts of one job are never executed on two nodes at a time, no run is executed again that is over, and when the cluster has come to rest every run that
-//! was wanted is over.
+//! I18: scripts of one job are never executed on two nodes at a time, no run is executed again that is over, every claim of a job is larger than those
+//! before, and when the cluster has come to rest every run that was wanted is over.
 //!
 //! Harm: a script that makes a thousand URIs an hour makes two thousand; a run that somebody was told of never comes.
 //!
@@ -22,6 +22,8 @@ pub struct OneNodeRunsWhatIsDue {
     under_way: BTreeMap<u64, (NodeId, String)>,
     wanted: BTreeSet<(String, String)>,
     over: BTreeSet<(String, String)>,
+    /// The last claim of each job.
+    claims: BTreeMap<String, u32>,
     /// Those that are known to be over.
     done: BTreeSet<(String, String)>,
 }
@@ -53,6 +55,12 @@ impl Invariant for OneNodeRunsWhatIsDue {
 
     fn see(&mut self, before: &Oracle, _at: Micros, event: &Event) -> Result<(), Broken> {
         match event {
+            Event::JobClaimed { node, job, number } => {
+                let last = self.claims.insert(job.clone(), *number).unwrap_or(0);
+                if *number <= last && nothing_is_undone(before) {
+                    return Broken::on(*node, format!("job {job} is claimed with {number} after {last}"));
+                }
+            }
             Event::RunWanted { job, run } => {
                 self.wanted.insert((job.clone(), run.clone()));
             }
@@ -102,6 +110,13 @@ mod tests {
 
     fn judge<const N: usize>(events: [Event; N]) -> Result<(), Broken> {
         show(&mut OneNodeRunsWhatIsDue::default(), events.map(|event| (0, event)))
+    }
+
+    #[test]
+    fn a_claim_that_others_had_breaks_it() {
+        let claimed = |node, number| Event::JobClaimed { node, job: "job".into(), number };
+        assert_eq!(judge([claimed(A, 1), claimed(B, 2), claimed(A, 5)]), Ok(()));
+        assert!(judge([claimed(A, 1), claimed(B, 1)]).is_err());
     }
 
     #[test]

@@ -288,6 +288,8 @@ impl World<'_> {
                     self.trace.sometimes(at, "run_fell_due");
                     self.trace.record(at, Event::RunWanted { job, run: run.id });
                 }
+            } else if item.crawl == CRON && name == CLAIM {
+                self.trace.record(at, Event::JobClaimed { node: id, job, number: claimed(&as_told(item)) });
             } else if let Some(run) = name.strip_suffix("/done") {
                 self.trace.record(at, Event::RunDone { job, run: run.to_owned() });
             } else if let Some((run, printed)) = name.strip_suffix("/printed").zip(Printed::read(&as_told(item))) {

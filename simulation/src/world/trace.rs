@@ -362,6 +362,15 @@ pub enum Event {
         round: Round,
     },
 
+    /// A claim of a job is on enough disks.
+    JobClaimed {
+        /// Whose.
+        node: NodeId,
+        /// Of which job.
+        job: String,
+        /// Its number.
+        number: u32,
+    },
     /// It is on enough disks that a generator is to run, or somebody was told so.
     RunWanted {
         /// Whose.
