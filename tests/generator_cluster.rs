@@ -1,6 +1,8 @@
-//! Generators in a cluster of three: whatever falls due is run by one node and once, also after a node was killed; and what they make is fetched once.
+//! Generators in a cluster of three: whatever falls due is run by one node and once, also after a node was killed, and also if the node whose job it is runs no scripts;
+//! and what they make is fetched once.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 use tests::fleet::Fleet;
@@ -15,6 +17,16 @@ fn id_of(fleet: &Fleet, name: &str) -> Option<String> {
 
 fn runs(fleet: &Fleet, job: &str) -> Option<usize> {
     fleet.ask(&["log", job, "--kind", "generator"]).as_array().map(Vec::len)
+}
+
+/// The same, from a cluster that may be asked again.
+fn runs_told(fleet: &Fleet, job: &str) -> usize {
+    let mut told = None;
+    wait_until("the log is told", || {
+        told = runs(fleet, job);
+        told.is_some()
+    });
+    told.unwrap_or_default()
 }
 
 /// Makes all entries due at once: a tab file says that they last ran long ago.
@@ -88,5 +100,90 @@ fn one_node_runs_what_is_due_and_no_task_is_lost_or_doubled() {
     let pages = server.pages();
     let distinct: BTreeSet<&String> = pages.iter().collect();
     assert_eq!((pages.len(), distinct.len()), (expected, expected), "each was fetched once");
+    fleet.interrupt();
+}
+
+/// What the executions of a job printed, without the host.
+fn printed(fleet: &Fleet, job: &str) -> Vec<String> {
+    let mut tasks = Value::Null;
+    wait_until("the tasks are told", || {
+        tasks = fleet.ask(&["task", "list", job]);
+        tasks.is_array()
+    });
+    let uris = tasks.as_array().into_iter().flatten();
+    uris.filter_map(|task| Some(task["uri"].as_str()?.rsplit('/').next()?.to_owned())).collect()
+}
+
+/// Adds a job with a shell script, and gives its id.
+fn add(fleet: &Fleet, work: &Path, name: &str, code: &str) -> String {
+    wait_until("the job is there", || {
+        id_of(fleet, name).is_some()
+            || (fleet.ctl(&["job", "add", name]).code.is_some() && id_of(fleet, name).is_some())
+    });
+    let script = work.join(format!("{name}.sh"));
+    std::fs::write(&script, code).unwrap();
+    let add = ["generator", "add", name, script.to_str().unwrap(), "--cron", "0 0 1 1 *"];
+    wait_until("the generator is kept", || fleet.ctl(&add).code == Some(0));
+    id_of(fleet, name).unwrap()
+}
+
+#[test]
+fn a_node_that_runs_no_scripts_has_another_one_execute_them() {
+    let work = tempfile::tempdir().unwrap();
+    // The folder of a script is named after the node that executes it. Nothing is fetched: the host of the URIs is nowhere.
+    let quick = "echo http://127.0.0.1:9/$(basename $(dirname $PWD))-$(date +%s%N)\n";
+    let mut fleet = Fleet::start(work.path(), 3, "[sources]\nscripts_max = 0");
+    wait_until("the cluster takes a job", || fleet.ctl(&["job", "add", "job0"]).code == Some(0));
+    let mut ids = vec![add(&fleet, work.path(), "job0", quick)];
+    make_due(&fleet, work.path(), &ids);
+    wait_until("it is told that nobody runs scripts", || {
+        let rows = fleet.ask(&["log", "job0", "--kind", "alert"]);
+        rows.as_array().is_some_and(|rows| rows.iter().any(|row| row["name"] == "NOBODY_EXECUTES"))
+    });
+    assert_eq!(runs_told(&fleet, "job0"), 0);
+
+    // The last node may run scripts from now on.
+    fleet.kill_node(2);
+    let config = work.path().join("cluster/node-3/cluster.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    assert_eq!(text.matches("scripts_max = 0").count(), 1);
+    std::fs::write(&config, text.replace("scripts_max = 0", "scripts_max = 2")).unwrap();
+    fleet.start_node(2);
+    for number in 1..JOBS {
+        ids.push(add(&fleet, work.path(), &format!("job{number}"), quick));
+    }
+    let names: Vec<String> = (0..JOBS).map(|number| format!("job{number}")).collect();
+    wait_until("what waited is run", || runs(&fleet, "job0").is_some_and(|runs| runs >= 1));
+    make_due(&fleet, work.path(), &ids[1..]);
+    wait_until("all have run", || names.iter().all(|name| runs(&fleet, name).is_some_and(|runs| runs >= 1)));
+    let mut executed_by = BTreeSet::new();
+    for name in &names {
+        assert_eq!(runs_told(&fleet, name), 1, "{name} ran once");
+        let printed = printed(&fleet, name);
+        assert_eq!(printed.len(), 1, "{name} was executed once: {printed:?}");
+        executed_by.extend(printed[0].rsplit_once('-').map(|(node, _)| node.to_owned()));
+    }
+    assert_eq!(executed_by.len(), 1, "one node runs scripts: {executed_by:?}");
+
+    // One that a node holds which runs none: two of three nodes do, so there is one soon.
+    let guest = executed_by.pop_first().unwrap();
+    let slow = "sleep 5\necho http://127.0.0.1:9/slow-$(date +%s%N)\n";
+    let lent = (0..30).map(|number| format!("slow{number}")).find(|name| {
+        add(&fleet, work.path(), name, slow);
+        let mut ran = Value::Null;
+        wait_until("it is run by hand", || {
+            ran = fleet.ask(&["generator", "run", name]);
+            ran["node"].is_string()
+        });
+        !guest.ends_with(ran["node"].as_str().unwrap())
+    });
+    let lent = lent.expect("a job whose holder runs no scripts");
+    let folder = std::env::temp_dir().join(&guest);
+    wait_until("the guest executes it", || std::fs::read_dir(&folder).is_ok_and(|runs| runs.count() > 0));
+    // The guest dies: the script is executed again, and the run counts once.
+    fleet.kill_node(2);
+    fleet.start_node(2);
+    wait_until("it has run", || runs(&fleet, &lent).is_some_and(|runs| runs >= 1));
+    assert_eq!((runs_told(&fleet, &lent), printed(&fleet, &lent).len()), (1, 1), "it counts once");
     fleet.interrupt();
 }
