@@ -197,7 +197,7 @@ impl Shared {
             SourceRequest::GeneratorSet { job, generator, status } => {
                 self.generator_set(node, &job, generator.as_deref(), status).await
             }
-            SourceRequest::GeneratorRun(job) => self.generator_run(swarm, &job).await,
+            SourceRequest::GeneratorRun(job) => self.generator_run(swarm, desk, &job).await,
             SourceRequest::TaskAdd { tasks, refused, .. } if tasks.len().max(refused.len()) > ITEMS_MAX => {
                 Err(format!("{} tasks at once, more than {ITEMS_MAX}", tasks.len().max(refused.len())))
             }

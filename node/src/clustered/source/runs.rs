@@ -10,7 +10,7 @@ use proto::source::dispatch::Run;
 use proto::source::entry::Printed;
 use proto::source::job::{CodeType, Job};
 use proto::source::lanes::LANES;
-use proto::source::log;
+use proto::source::log::{self, LogEntry, LogKind};
 use proto::source::output;
 use proto::source::schedule::{Input, NotRun, Schedule, Tally};
 use serde_json::{Value as Json, json};
@@ -36,8 +36,28 @@ const PIECE_BYTES: usize = 40 << 10;
 const PIECES_AT_ONCE: usize = 64;
 
 impl Shared {
-    /// Runs a generator now, on the node that holds its job; waits a little for one that does.
-    pub(super) async fn generator_run(self: &Arc<Self>, swarm: &Arc<Swarm>, name: &str) -> Result<Json, String> {
+    /// Runs a generator now. Why one does not run is in the error log too: who wanted it may be a program that nobody watches.
+    pub(super) async fn generator_run(
+        self: &Arc<Self>,
+        swarm: &Arc<Swarm>,
+        desk: &Desk,
+        name: &str,
+    ) -> Result<Json, String> {
+        let told = self.run_by_hand(swarm, name).await;
+        if let Err(failed_reason) = &told {
+            let entry = LogEntry {
+                job: self.sources.named(name).ok().map(|(job, _)| job.id.clone()),
+                failed_reason: failed_reason.clone(),
+                content: name.to_owned(),
+                ..LogEntry::new(LogKind::Error, "ERROR_JOB", unix_ms())
+            };
+            self.log(desk, vec![entry]).await;
+        }
+        told
+    }
+
+    /// Runs a generator on the node that holds its job; waits a little for one that does.
+    async fn run_by_hand(self: &Arc<Self>, swarm: &Arc<Swarm>, name: &str) -> Result<Json, String> {
         let (job, _) = self.sources.named(name)?;
         let until = Instant::now() + HOLDER_PATIENCE;
         loop {
