@@ -114,6 +114,18 @@ fn printed(fleet: &Fleet, job: &str) -> Vec<String> {
     uris.filter_map(|task| Some(task["uri"].as_str()?.rsplit('/').next()?.to_owned())).collect()
 }
 
+/// The number in the fleet of a node by its name.
+fn number_of(fleet: &Fleet, name: &str) -> usize {
+    let mut peer = None;
+    wait_until("the nodes are told", || {
+        let told = fleet.ask(&["nodes"]);
+        let is_it = |node: &&Value| node["node"].as_u64().is_some_and(|node| format!("{node:016x}") == name);
+        peer = told["Nodes"].as_array().and_then(|nodes| nodes.iter().find(is_it)?["peer"].as_str().map(str::to_owned));
+        peer.is_some()
+    });
+    (0..3).find(|number| Some(fleet.peer(*number)) == peer).expect("a node of the fleet")
+}
+
 /// Adds a job with a shell script, and gives its id.
 fn add(fleet: &Fleet, work: &Path, name: &str, code: &str) -> String {
     wait_until("the job is there", || {
@@ -165,25 +177,29 @@ fn a_node_that_runs_no_scripts_has_another_one_execute_them() {
     }
     assert_eq!(executed_by.len(), 1, "one node runs scripts: {executed_by:?}");
 
-    // One that a node holds which runs none: two of three nodes do, so there is one soon.
+    // One that a node holds which runs none: two of three nodes do, so there is one soon. Whoever dies while it is executed, it is executed again, and the run counts once.
     let guest = executed_by.pop_first().unwrap();
-    let slow = "sleep 5\necho http://127.0.0.1:9/slow-$(date +%s%N)\n";
-    let lent = (0..30).map(|number| format!("slow{number}")).find(|name| {
-        add(&fleet, work.path(), name, slow);
-        let mut ran = Value::Null;
-        wait_until("it is run by hand", || {
-            ran = fleet.ask(&["generator", "run", name]);
-            ran["node"].is_string()
-        });
-        !guest.ends_with(ran["node"].as_str().unwrap())
-    });
-    let lent = lent.expect("a job whose holder runs no scripts");
     let folder = std::env::temp_dir().join(&guest);
-    wait_until("the guest executes it", || std::fs::read_dir(&folder).is_ok_and(|runs| runs.count() > 0));
-    // The guest dies: the script is executed again, and the run counts once.
-    fleet.kill_node(2);
-    fleet.start_node(2);
-    wait_until("it has run", || runs(&fleet, &lent).is_some_and(|runs| runs >= 1));
-    assert_eq!((runs_told(&fleet, &lent), printed(&fleet, &lent).len()), (1, 1), "it counts once");
+    let slow = "sleep 5\necho http://127.0.0.1:9/slow-$(date +%s%N)\n";
+    for dies in ["guest", "holder"] {
+        let mut holder = String::new();
+        let lent = (0..30).map(|number| format!("{dies}{number}")).find(|name| {
+            add(&fleet, work.path(), name, slow);
+            let mut ran = Value::Null;
+            wait_until("it is run by hand", || {
+                ran = fleet.ask(&["generator", "run", name]);
+                ran["node"].is_string()
+            });
+            ran["node"].as_str().unwrap().clone_into(&mut holder);
+            !guest.ends_with(&holder)
+        });
+        let lent = lent.expect("a job whose holder runs no scripts");
+        wait_until("the guest executes it", || std::fs::read_dir(&folder).is_ok_and(|runs| runs.count() > 0));
+        let dead = if dies == "guest" { 2 } else { number_of(&fleet, &holder) };
+        fleet.kill_node(dead);
+        fleet.start_node(dead);
+        wait_until("it has run", || runs(&fleet, &lent).is_some_and(|runs| runs >= 1));
+        assert_eq!((runs_told(&fleet, &lent), printed(&fleet, &lent).len()), (1, 1), "the {dies} died: it counts once");
+    }
     fleet.interrupt();
 }

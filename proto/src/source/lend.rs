@@ -9,6 +9,10 @@
 //! twice begins nothing: either its time is over, or the guest remembers the execution, which it does for as long as any word of it counts. Words are sent one after the other, and
 //! only the answer to the last one counts.
 //!
+//! **What a restart adds.** Whoever holds a job may die, and its next life may hold the job again at once, without a memory of whom it let execute. So leave is given for
+//! [`LEAVE_MAX`] at most, time and again, and a life executes nothing, nor has anything executed, nor parts with a job, before [`NEW_LIFE_WAITS`] have passed: by then its former life's guests have ended. (It may lose a job
+//! before, if its lease lapses; but then the former life's would have lapsed before that.)
+//!
 //! A word names a generator and brings no code: a guest executes what an operator gave the job, and nothing else. Pure: clocks and words come in.
 
 use std::collections::BTreeMap;
@@ -16,7 +20,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::dispatch::Run;
-use crate::crawl::politeness::Micros;
+use crate::crawl::politeness::{Micros, SECOND};
+
+/// Longest leave in one word: a guest that hears nothing for so long kills the script.
+pub const LEAVE_MAX: Micros = 5 * SECOND;
+/// How long a life waits before anything is executed in jobs that it holds, and before it gives one away: longer than [`LEAVE_MAX`] on any clock that is within a tenth of the true time.
+pub const NEW_LIFE_WAITS: Micros = LEAVE_MAX * 5 / 4;
 
 /// A moment by the clock of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,8 +242,9 @@ impl Lender {
             (Standing::Answers, Some(until)) => {
                 if let Some(since) = self.since {
                     // The stamp was made before now, by whichever clock.
-                    self.leave = Some(Leave { since, left: until - now });
-                    self.granted = self.granted.max(until);
+                    let left = (until - now).min(LEAVE_MAX);
+                    self.leave = Some(Leave { since, left });
+                    self.granted = self.granted.max(now + left);
                 }
                 Next::Say(self.word(false))
             }

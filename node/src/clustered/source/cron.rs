@@ -10,6 +10,7 @@ use proto::cluster::slot_set::SlotSet;
 use proto::id::Slot;
 use proto::source::dispatch::{Alert, Run};
 use proto::source::entry::{ENTRY, Entry, Printed, done_mark};
+use proto::source::lend::NEW_LIFE_WAITS;
 use proto::source::log::{LogEntry, LogKind};
 use proto::source::schedule::{Effect, Input, Schedule, Seen};
 use tokio::time::Instant;
@@ -54,7 +55,9 @@ impl Sources {
         let _first = self.telling.lock().await;
         let (slots, busy) = {
             let schedule = held(&self.schedule);
-            (schedule.slots(), schedule.busy())
+            // Others may execute scripts for our former life: for a while no job goes to somebody else.
+            let is_new = super::now().mono < NEW_LIFE_WAITS;
+            (schedule.slots(), if is_new { schedule.slots() } else { schedule.busy() })
         };
         // A tenure counts from before it was asked for.
         let asked = Instant::now();

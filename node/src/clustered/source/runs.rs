@@ -10,6 +10,7 @@ use proto::source::dispatch::Run;
 use proto::source::entry::Printed;
 use proto::source::job::{CodeType, Job};
 use proto::source::lanes::LANES;
+use proto::source::lend::NEW_LIFE_WAITS;
 use proto::source::log::{self, LogEntry, LogKind};
 use proto::source::output;
 use proto::source::schedule::{Input, NotRun, Schedule, Tally};
@@ -20,7 +21,7 @@ use tracing::{info, warn};
 
 use super::super::{Shared, ask_peer};
 use super::tasks::refusal;
-use super::{AGAIN_AFTER, OUTPUT, held, hex, look, word, words};
+use super::{AGAIN_AFTER, OUTPUT, held, hex, look, now, word, words};
 use crate::doors::frontier::desk::Desk;
 use crate::edges::clock::unix_ms;
 use crate::edges::script::ScriptEnd;
@@ -114,6 +115,7 @@ impl Shared {
         let job = self.sources.job(&run.job);
         let generator = job.as_ref().and_then(|job| job.running()).filter(|there| there.id == run.generator);
         let mut hostname = self.sources.hostname.clone();
+        self.sit_out(&end).await;
         let ended = match generator {
             None => Some(failed_to_start(REPLACED.to_owned())),
             Some(_) if self.sources.lends => self.lend(run, &end).await.map(|(ended, there)| {
@@ -160,6 +162,14 @@ impl Shared {
             at_ms: unix_ms(),
             hostname,
         })
+    }
+
+    /// Waits until no other node executes anything for our former life. A node without others had nobody do so.
+    async fn sit_out(&self, end: &Mutex<Instant>) {
+        let has_others = self.swarm.get().is_some_and(|swarm| !swarm.nodes().is_empty());
+        while has_others && now().mono < NEW_LIFE_WAITS && Instant::now() < *held(end) {
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
     }
 
     /// A place among the scripts of this node, which may be taken by those of others; none if the job is ours no more before there is one.

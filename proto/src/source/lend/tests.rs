@@ -70,6 +70,17 @@ fn a_holder_asks_another_at_once_only_if_the_guest_never_begins() {
     assert_eq!(runs.next(100, None), Next::Lost);
 }
 
+#[test]
+fn leave_is_short_also_for_one_who_holds_the_job_for_ever() {
+    let mut lender = Lender::new(run("r"), 1);
+    word(&mut lender, 10, Micros::MAX);
+    lender.told(Some((Stamp { life: 1, at: 7 }, Said::Willing)));
+    let begin = word(&mut lender, 10, Micros::MAX);
+    assert_eq!(begin.leave, Some(Leave { since: Stamp { life: 1, at: 7 }, left: LEAVE_MAX }));
+    lender.told(None);
+    assert_eq!(lender.next(10 + LEAVE_MAX, Some(Micros::MAX)), Next::Lost);
+}
+
 /// How the world is worse than it should be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Defect {
