@@ -371,7 +371,7 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-const TIGHT: &str = "[sources]\nscript_time_max_s = 2\nscript_output_bytes_max = 100000\nscript_processes_max = 16\nscript_file_bytes_max = 1000000\n";
+const TIGHT: &str = "[sources]\nscript_time_max_s = 2\nscript_memory_bytes_max = 200000000\nscript_output_bytes_max = 100000\nscript_processes_max = 16\nscript_file_bytes_max = 1000000\n";
 
 #[test]
 fn hostile_scripts_are_contained() {
@@ -408,6 +408,11 @@ fn contains_hostile_scripts(node: &Node) {
 
     let entry = try_it("complains", "complains.sh", "yes complaint 1>&2\n");
     assert!(entry["status"] == 1 && reason(&entry).contains("more than 100000 bytes"), "{entry:#}");
+
+    let code = "x = bytearray(400 << 20)\nprint('http://127.0.0.1:9/')\n";
+    let entry = try_it("hoards", "hoards.py", code);
+    assert!(entry["status"] == 1 && reason(&entry).contains("MemoryError"), "{entry:#}");
+    assert!(node.tasks("hoards").is_empty());
 
     // Every one of its children would write its name; when it is over none is left.
     let code = "import os, time\nn = 0\nwhile True:\n  try:\n    if os.fork() == 0:\n      os.setsid()\n      time.sleep(600)\n    n += 1\n  except OSError as e:\n    print('http://127.0.0.1:9/forks/%d' % n)\n    break\n";
