@@ -40,6 +40,7 @@ lint: setup
 	$(IN_ENV) cargo fmt --manifest-path tests/fuzz/Cargo.toml --check
 	$(IN_ENV) cargo fmt --manifest-path tests/virtual_swarm/Cargo.toml --check
 	$(IN_ENV) cargo clippy --workspace --all-targets -- -D warnings
+	$(IN_ENV) cargo clippy --package node --all-targets --features mongodb -- -D warnings
 
 docs: setup
 	RUSTDOCFLAGS="-D warnings" $(IN_ENV) cargo doc --workspace --no-deps

@@ -116,7 +116,7 @@ fn uris(tasks: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_script_makes_tasks_and_everything_of_a_job_goes_with_it() {
+fn case_14_and_15_a_script_makes_tasks_and_none_twice_and_everything_of_a_job_goes_with_it() {
     let node = Node::start("");
     let base = "http://127.0.0.1:9";
     node.ask(&["job", "add", "news", "--priority", "-1", "--customer", "me"]);
@@ -171,8 +171,6 @@ fn what_is_wrong_is_refused_with_the_remedy_and_lands_in_the_log() {
     assert!(errors[0]["failed_reason"].as_str().unwrap().contains("6 fields"), "case 11: {errors:?}");
     let other = node.script("make.js", "console.log(1)\n");
     node.ctl(&["generator", "add", "news", &other]).complains(2, &["make.js", "Python (.py)"]);
-    node.ctl(&["generator", "run", "nobody"]).complains(1, &["_id not found", "enter it again"]); // case 13
-    node.ctl(&["generator", "run", "news"]).complains(1, &["no generator that is on"]);
     node.ctl(&["job", "add", &"n".repeat(129)]).complains(1, &["name", "128"]);
     node.ctl(&["job", "add", "other", "--crawl", "nobody"]).complains(1, &["no crawl", "nobody"]);
     node.ctl(&["task", "add", "news", "http://127.0.0.1:9/", "--args", r#"{"headers": {"Host": "x"}}"#])
@@ -212,6 +210,68 @@ fn what_is_wrong_is_refused_with_the_remedy_and_lands_in_the_log() {
 }
 
 #[test]
+fn case_1_3_and_6_to_9_lists_become_tasks_and_each_refusal_is_shown_and_in_the_error_log() {
+    let node = Node::start("");
+    for job in ["csv", "txt", "text"] {
+        node.ask(&["job", "add", job]);
+    }
+    let long = format!("http://127.0.0.1:9/{}", "x".repeat(8_000));
+    let list = format!("http://127.0.0.1:9/1\nno uri\n{long}\nhttp://127.0.0.1:9/2\nhttp://[broken\n");
+    for (job, file) in [("csv", "list.csv"), ("txt", "list.txt")] {
+        let ended = node.ctl(&["import", &node.script(file, &list), "--job", job]);
+        assert_eq!(ended.code, Some(1), "{ended}");
+        assert_eq!(uris(&node.tasks(job)), ["http://127.0.0.1:9/1", "http://127.0.0.1:9/2"], "case 1");
+        let shown = ended.stdout.replace("line      ", "line ");
+        let errors = node.log(job, "error");
+        let logged: Vec<&str> = errors.iter().map(|entry| entry["failed_reason"].as_str().unwrap()).collect();
+        assert!(errors.iter().all(|entry| entry["name"] == "ERROR_URI"), "{errors:?}");
+        for (line, why) in [("line 2", ""), ("line 3", "8000 characters"), ("line 5", "")] {
+            let is_it = |text: &str| text.contains(line) && text.contains(why);
+            assert!(logged.iter().any(|reason| is_it(reason)), "case 6 and 7: {line} in {logged:?}");
+            assert!(shown.lines().any(is_it), "shown together at the end: {line} in {ended}");
+        }
+        assert_eq!(logged.len(), 3, "{logged:?}");
+    }
+
+    // As a text from somewhere else.
+    let text =
+        node.script("paste", "http://127.0.0.1:9/3\n  http://127.0.0.1:9/4 ; http://127.0.0.1:9/5\nftp://127.0.0.1/\n");
+    let ended = node.ctl(&["import", &text, "--job", "text"]);
+    assert_eq!(ended.code, Some(1), "{ended}");
+    assert_eq!(uris(&node.tasks("text")).len(), 3, "case 3");
+    assert!(ended.stdout.contains("line      3") && node.log("text", "error").len() == 1, "case 9: {ended}");
+    let row = node.script("row.txt", "http://127.0.0.1:9/6,http://127.0.0.1:9/7\n");
+    node.ctl(&["import", &row, "--job", "text"]).complains(2, &["commas", "enter them again, one a line"]);
+    assert_eq!(node.tasks("text").len(), 3, "case 8: nothing of it is taken");
+}
+
+#[test]
+fn case_12_and_13_a_run_that_is_wanted_waits_in_a_lane_or_is_refused_and_in_the_error_log() {
+    let node = Node::start("");
+    let id = node.ask(&["job", "add", "news", "--priority", "0"])["_id"].as_str().unwrap().to_owned();
+    node.ctl(&["generator", "run", "nobody"]).complains(1, &["_id not found", "enter it again"]);
+    let general = node.ask(&["log", "--kind", "error"]);
+    assert!(general[0]["failed_reason"].as_str().unwrap().contains("_id not found"), "case 13: {general}");
+    node.ctl(&["generator", "run", "news"]).complains(1, &["no generator that is on"]);
+    let errors = node.log("news", "error");
+    assert_eq!((errors.len(), &errors[0]["name"]), (1, &json!("ERROR_JOB")), "{errors:?}");
+    assert!(errors[0]["failed_reason"].as_str().unwrap().contains("no generator that is on"), "{errors:?}");
+
+    // What it complains about and how it ended is in the log, and what it printed counts for nothing.
+    let script = node.script("fails.sh", "echo http://127.0.0.1:9/\necho oops 1>&2\nexit 3\n");
+    node.ask(&["generator", "add", "news", &script]);
+    let ran = node.ask(&["generator", "run", &id]);
+    assert_eq!((&ran["queue"], &ran["job"]), (&json!("high"), &json!(id)), "case 12");
+    wait_until("the run is over", || node.log("news", "generator").len() == 1);
+    let entry = &node.log("news", "generator")[0];
+    let reason = entry["failed_reason"].as_str().unwrap();
+    assert!(entry["status"] == 1 && reason.contains("exit code 3") && reason.contains("oops"), "{entry:#}");
+    let errors = node.log("news", "error");
+    assert!(errors.iter().any(|entry| entry["failed_reason"].as_str().unwrap().contains("exit code 3")), "{errors:?}");
+    assert!(node.tasks("news").is_empty());
+}
+
+#[test]
 fn entries_that_are_due_run_once_and_their_state_outlives_the_node() {
     let mut node = Node::start("");
     node.ask(&["job", "add", "often"]);
@@ -224,6 +284,11 @@ fn entries_that_are_due_run_once_and_their_state_outlives_the_node() {
     assert!(
         tab.starts_with(&format!("0 0 1 1 * GeneratorDispatch('{id}').run() # job name:often with id:{id}")),
         "{tab}"
+    );
+    let tab = node.ctl(&["generator", "tab"]).stdout;
+    assert!(
+        tab.starts_with(&format!("0 0 1 1 * GeneratorDispatch('{id}').run() #job name:often with id:{id}")),
+        "the other form: {tab}"
     );
 
     // Three years are missed: one run makes up for them.
@@ -306,7 +371,7 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-const TIGHT: &str = "[sources]\nscript_time_max_s = 2\nscript_output_bytes_max = 100000\nscript_processes_max = 16\nscript_file_bytes_max = 1000000\n";
+const TIGHT: &str = "[sources]\nscript_time_max_s = 2\nscript_memory_bytes_max = 200000000\nscript_output_bytes_max = 100000\nscript_processes_max = 16\nscript_file_bytes_max = 1000000\n";
 
 #[test]
 fn hostile_scripts_are_contained() {
@@ -343,6 +408,11 @@ fn contains_hostile_scripts(node: &Node) {
 
     let entry = try_it("complains", "complains.sh", "yes complaint 1>&2\n");
     assert!(entry["status"] == 1 && reason(&entry).contains("more than 100000 bytes"), "{entry:#}");
+
+    let code = "x = bytearray(400 << 20)\nprint('http://127.0.0.1:9/')\n";
+    let entry = try_it("hoards", "hoards.py", code);
+    assert!(entry["status"] == 1 && reason(&entry).contains("MemoryError"), "{entry:#}");
+    assert!(node.tasks("hoards").is_empty());
 
     // Every one of its children would write its name; when it is over none is left.
     let code = "import os, time\nn = 0\nwhile True:\n  try:\n    if os.fork() == 0:\n      os.setsid()\n      time.sleep(600)\n    n += 1\n  except OSError as e:\n    print('http://127.0.0.1:9/forks/%d' % n)\n    break\n";

@@ -99,7 +99,26 @@ fn operators_see_and_steer_every_actor_through_any_node() {
     std::fs::write(Path::new(&viewers).join("ctl.toml"), access).unwrap();
     assert_eq!(run(&["ctl", "--data", &viewers, "stat"]).code, Some(0));
     assert_eq!(run(&["ctl", "--data", &viewers, "get"]).code, Some(0));
-    for order in [&["set", "fetch.concurrency=16"][..], &["stop", "--all"], &["forget", "x"], &["backup", "/nowhere"]] {
+    let script = work.path().join("make.sh");
+    std::fs::write(&script, "echo http://127.0.0.1:9/\n").unwrap();
+    let script = script.to_str().unwrap();
+    wait_until("there is a job", || fleet.ctl(&["job", "add", "news"]).code == Some(0));
+    assert_eq!(run(&["ctl", "--data", &viewers, "job", "list"]).code, Some(0));
+    let orders: [&[&str]; 12] = [
+        &["set", "fetch.concurrency=16"],
+        &["stop", "--all"],
+        &["forget", "x"],
+        &["backup", "/nowhere"],
+        &["job", "add", "other"],
+        &["job", "off", "news"],
+        &["job", "delete", "news"],
+        &["generator", "add", "news", script],
+        &["generator", "run", "news"],
+        &["generator", "set", "news", "x", "5"],
+        &["generator", "import-tab", script],
+        &["task", "add", "news", "http://127.0.0.1:9/"],
+    ];
+    for order in orders {
         run(&[&["ctl", "--data", &viewers], order].concat()).complains(1, &["a viewer may only look"]);
     }
 

@@ -100,6 +100,57 @@ fn a_site_folder_survives_kill_9_at_any_moment_and_nothing_is_fetched_twice() {
     assert_eq!(status, format!("0 {:010}", expected().len() - 1), "ids without gaps");
 }
 
+/// The state of a folder.
+fn state(folder: &Path) -> Option<char> {
+    std::fs::read_to_string(folder.join(".osestatus")).ok()?.chars().next()
+}
+
+/// Pages of the site of the next test: so many that every state lasts long enough to be met.
+const MANY: usize = 120;
+
+#[test]
+fn kill_9_in_each_state_loses_nothing_and_doubles_nothing() {
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::start(|asked| match asked.path {
+        "/robots.txt" => Reply::status(404),
+        "/" => Reply::page(&(0..MANY).map(|n| format!("/{n}")).collect::<Vec<String>>()),
+        path => Reply::page(&[format!("http://elsewhere.example{path}"), format!("{path}/sub")]),
+    });
+    // Who looks may be too late for a state: then there is another folder.
+    for attempt in 0..10 {
+        let folder = work.path().join(format!("site-{attempt}"));
+        make(&folder, &server);
+        assert_eq!(cycle(&folder).code, Some(0), "it knows its pages");
+        let before = server.pages().len();
+        let is_met = ['1', '3', '4'].iter().all(|wanted| {
+            let mut running = Running::start(arguments(&folder), work.path(), &format!("{attempt}-{wanted}"));
+            // It begins in the state where the last one was killed, at first in 0, and ends in 0.
+            let begins_in = state(&folder);
+            while running.is_running() && state(&folder) != Some(*wanted) {
+                if state(&folder) != begins_in && state(&folder) == Some('0') {
+                    return false;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            running.kill() && state(&folder) == Some(*wanted)
+        });
+        if !is_met {
+            continue;
+        }
+        let ended = cycle(&folder);
+        assert_eq!((ended.code, state(&folder)), (Some(0), Some('0')), "{ended}");
+        let asked = server.pages().len() - before;
+        assert!((MANY..=MANY + 1).contains(&asked), "{asked} requests: only what was on its way is asked for again");
+        let codes = codes(&folder);
+        assert_eq!(codes.values().filter(|code| *code == "200").count(), 1 + MANY);
+        assert_eq!(codes.len(), 1 + 2 * MANY, "every link is there, and once");
+        let external = std::fs::read_to_string(folder.join(".externalurls")).unwrap();
+        assert_eq!(external.lines().count(), MANY);
+        return;
+    }
+    panic!("not every state was met");
+}
+
 #[test]
 fn a_folder_becomes_a_crawl_that_goes_on_and_a_crawl_becomes_a_folder() {
     let work = tempfile::tempdir().unwrap();
@@ -200,10 +251,20 @@ fn mistakes_are_named_and_change_nothing() {
     run(&["ose", "run", text(&folder), "--program", "merge"])
         .complains(1, &["merge begins in state 4", "nothing was changed"]);
     run(&["ose", "run", text(&folder), "--wait", "30s-10s"]).complains(2, &["10s-30s"]);
-    std::fs::write(folder.join(".osestatus"), "1 0000000000").unwrap();
     let data = work.path().join("data");
-    run(&["ose", "import", text(&folder), "--data", text(&data)]).complains(1, &["state 1", "--force"]);
-    assert!(!data.exists());
+    for state in [1, 3, 4] {
+        std::fs::write(folder.join(".osestatus"), format!("{state} 0000000000")).unwrap();
+        let words = [&format!("state {state}"), "--force"];
+        run(&["ose", "import", text(&folder), "--data", text(&data)]).complains(1, &words);
+        assert!(!data.exists());
+    }
+    let urls = std::fs::read_to_string(folder.join(".urls")).unwrap();
+    std::fs::write(folder.join(".urls"), format!("{urls}x{}", &urls[1..])).unwrap();
+    let forced = work.path().join("forced");
+    let ended = run(&["ose", "import", text(&folder), "--data", text(&forced), "--force"]);
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let named = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(named.contains(".urls") && named.contains("line 2") && named.contains("column 1"), "{ended}");
     std::fs::write(folder.join(".osestatus"), "0 00000000x0").unwrap();
     run(&["ose", "status", text(&folder)]).complains(1, &[".osestatus", "column 11"]);
     run(&["ose", "export", "a.example", text(&work.path().join("out")), "--data", text(&data)])

@@ -90,6 +90,22 @@ fn a_person_makes_a_job_imports_uris_and_uploads_a_script_by_keyboard() {
     let refused = browser.look("document.getElementById('refused').innerText").as_str().unwrap().to_owned();
     assert!(refused.contains("24 hours"), "{refused}");
 
+    // A file that is dropped is one that was chosen; two at once are not.
+    let drop_files = |names: &str| {
+        format!(
+            "(() => {{ const data = new DataTransfer(); for (const name of {names}) data.items.add(new File(['http://127.0.0.1:9/five\\n'], name)); \
+             document.getElementById('drop').dispatchEvent(new DragEvent('drop', {{dataTransfer: data, bubbles: true, cancelable: true}})); }})()"
+        )
+    };
+    browser.look(&drop_files("['a.csv', 'b.csv']"));
+    browser.until("one at a time", "document.getElementById('said').textContent.includes('One file at a time')");
+    browser.look(&drop_files("['dropped.csv']"));
+    browser.look("document.querySelector('#import button').click()");
+    browser.until(
+        "the dropped file is imported",
+        "document.getElementById('accepted').textContent === '1 accepted.' && document.getElementById('refused-count').textContent === '0 refused.'",
+    );
+
     let wrong = work.path().join("letter.docx");
     std::fs::write(&wrong, "PK").unwrap();
     browser.choose_file("list", &wrong);

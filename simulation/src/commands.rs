@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use simulation::layer::{Layer, RunOptions, RunReport};
+use simulation::lending::LendingLayer;
 use simulation::pure::Pure;
 use simulation::ranking::RankingLayer;
 use simulation::tool::{self, many::Many, seconds};
@@ -30,6 +31,8 @@ enum LayerName {
     Pure,
     /// The page graph, ranked by all nodes together.
     Ranking,
+    /// Scripts that nodes have others execute.
+    Lending,
     /// L2: the actors of every node on virtual time.
     #[cfg(feature = "actors")]
     Actors,
@@ -55,6 +58,7 @@ impl LayerArguments {
             LayerName::Toy => &Toy,
             LayerName::Pure => &Pure,
             LayerName::Ranking => &RankingLayer,
+            LayerName::Lending => &LendingLayer,
             #[cfg(feature = "actors")]
             LayerName::Actors => &simulation::actors::Actors,
         }

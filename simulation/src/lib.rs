@@ -16,7 +16,8 @@
 //! 7. [`layer`] — what runs a plan; [`toy`] is the smallest one.
 //! 8. [`pure`] — L1: the cores of every node in an event loop.
 //! 9. `actors` — L2: the product's own actors of every node on virtual time (feature `actors`, which needs the whole node).
-//! 10. [`tool`] — what the program does with a layer: many seeds, mutants, shrinking, a page to look at.
+//! 10. [`ranking`], [`lending`] — small layers, each with one core of the product on every node.
+//! 11. [`tool`] — what the program does with a layer: many seeds, mutants, shrinking, a page to look at.
 //!
 //! # How to read a failing seed
 //!
@@ -30,6 +31,7 @@
 pub mod actors;
 pub mod invariants;
 pub mod layer;
+pub mod lending;
 pub mod pure;
 pub mod ranking;
 pub mod tool;

@@ -9,11 +9,12 @@
 //! and the crawl does not take a URL twice. How far it is, its record in the crawl says.
 //!
 //! **How a generator runs.** What is due, who runs it and what follows is decided in `proto/src/source/schedule.rs`; [`cron`] does what it says, [`runs`] executes scripts and
-//! takes in what they print.
+//! takes in what they print. A holder that runs no scripts has another node execute them ([`lend`]).
 
 mod cron;
 mod hand_over;
 mod jobs;
+mod lend;
 mod logs;
 mod runs;
 mod tab;
@@ -84,8 +85,10 @@ pub(super) struct Sources {
     hostname: String,
     made: AtomicU64,
     ticks: AtomicU64,
-    /// None runs here.
-    idle: bool,
+    /// What is executed here for others, and how much may be at all.
+    guests: lend::Guests,
+    /// None runs here: others execute what is due.
+    lends: bool,
 }
 
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -96,9 +99,12 @@ impl Sources {
     /// Nothing is known yet.
     pub(super) fn new(config: &SourcesConfig, node: &str, hidden: Vec<PathBuf>) -> Sources {
         let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let lends = config.scripts_max == 0;
+        let workers = if lends { lend::LENT_AT_ONCE } else { config.scripts_max };
+        let life = format!("{node} {} {:?}", std::process::id(), std::time::SystemTime::now());
         Sources {
             jobs: Mutex::default(),
-            schedule: Mutex::new(Schedule::new(config.scripts_max, Planted::default())),
+            schedule: Mutex::new(Schedule::new(workers, Planted::default())),
             effects: Mutex::default(),
             tenures: Mutex::default(),
             telling: tokio::sync::Mutex::default(),
@@ -111,7 +117,8 @@ impl Sources {
             hostname: hostname.trim().to_owned(),
             made: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
-            idle: config.scripts_max == 0,
+            guests: lend::Guests::new(config.scripts_max, xxhash_rust::xxh3::xxh3_64(life.as_bytes())),
+            lends,
         }
     }
 
@@ -190,7 +197,7 @@ impl Shared {
             SourceRequest::GeneratorSet { job, generator, status } => {
                 self.generator_set(node, &job, generator.as_deref(), status).await
             }
-            SourceRequest::GeneratorRun(job) => self.generator_run(swarm, &job).await,
+            SourceRequest::GeneratorRun(job) => self.generator_run(swarm, desk, &job).await,
             SourceRequest::TaskAdd { tasks, refused, .. } if tasks.len().max(refused.len()) > ITEMS_MAX => {
                 Err(format!("{} tasks at once, more than {ITEMS_MAX}", tasks.len().max(refused.len())))
             }
@@ -205,7 +212,10 @@ impl Shared {
             SourceRequest::TabWrite { at } => self.tab_write(desk, at).await,
             SourceRequest::TabRead(text) => self.tab_read(node, desk, &text, &caller.peer.to_string()).await,
             SourceRequest::RunHere(job) if caller.role == Role::Node => self.run_here(&job).await,
-            SourceRequest::RunHere(_) => Err("only nodes ask this; use GeneratorRun".to_owned()),
+            SourceRequest::Lend { word, from } if caller.role == Role::Node => self.lent_here(&word, from),
+            SourceRequest::RunHere(_) | SourceRequest::Lend { .. } => {
+                Err("only nodes ask this; use GeneratorRun".to_owned())
+            }
         };
         answered.map_or_else(Answer::Refused, |json: Json| Answer::Operation(json.to_string()))
     }

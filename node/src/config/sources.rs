@@ -10,7 +10,7 @@ use crate::edges::script::ScriptLimits;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SourcesConfig {
-    /// Scripts that run at once on a node; 0: none runs here.
+    /// Scripts that run at once on a node; 0: none runs here, others execute those of the jobs that it holds.
     pub scripts_max: usize,
     /// Seconds after which a script is killed.
     pub script_time_max_s: u64,

@@ -58,6 +58,8 @@ pub struct ScriptEnd {
     pub took: Duration,
     /// What it could not be kept from.
     pub open: Vec<String>,
+    /// It was killed because it was told to stop.
+    pub stopped: bool,
 }
 
 /// Runs scripts.
@@ -160,6 +162,7 @@ impl Scripts {
             stderr: complaints.join("\n"),
             took: began.elapsed(),
             open: open.into_iter().map(|line| line.trim_start_matches(MARK).to_owned()).collect(),
+            stopped,
         })
     }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::source::lend::Word;
+
 /// Tasks, or entries of a log, in one request.
 pub const ITEMS_MAX: usize = 1_000;
 
@@ -146,6 +148,13 @@ pub enum SourceRequest {
     TabRead(String),
     /// Run this generator on the node that is asked. Only nodes ask this.
     RunHere(String),
+    /// Execute a script for the holder of its job, or go on, or stop. Only nodes ask this.
+    Lend {
+        /// For how long.
+        word: Word,
+        /// So many bytes of what it printed are known.
+        from: u64,
+    },
 }
 
 impl SourceRequest {
@@ -166,7 +175,8 @@ impl SourceRequest {
             | SourceRequest::GeneratorRun(_)
             | SourceRequest::TaskAdd { .. }
             | SourceRequest::TabRead(_)
-            | SourceRequest::RunHere(_) => false,
+            | SourceRequest::RunHere(_)
+            | SourceRequest::Lend { .. } => false,
         }
     }
 }

@@ -44,6 +44,8 @@ pub enum Alert {
     },
     /// The channels are full.
     QueuesFilledUp,
+    /// The holder of a job runs no scripts, and reaches no node that does.
+    NobodyExecutes,
 }
 
 impl Alert {
@@ -52,6 +54,7 @@ impl Alert {
         match self {
             Alert::Timeout { .. } => "TIMEOUT",
             Alert::QueuesFilledUp => "QUEUES_FILLED_UP",
+            Alert::NobodyExecutes => "NOBODY_EXECUTES",
         }
     }
 }

@@ -4,7 +4,7 @@
 //! (spreadsheets write it) where another URI begins behind it; a comma never does, because URIs have commas. A URI that stood there before is refused as such.
 
 //!
-//! What makes URIs time and again is a *job* with a *generator*, a script that runs by a cron line: [`job`], [`cron`], [`tab`], [`lanes`], [`dispatch`], [`output`], [`task`], [`log`].
+//! What makes URIs time and again is a *job* with a *generator*, a script that runs by a cron line: [`job`], [`cron`], [`tab`], [`lanes`], [`dispatch`], [`lend`], [`output`], [`task`], [`log`].
 
 pub mod cron;
 pub mod dispatch;
@@ -12,6 +12,7 @@ pub mod entry;
 pub mod hand_over;
 pub mod job;
 pub mod lanes;
+pub mod lend;
 pub mod log;
 pub mod output;
 pub mod schedule;

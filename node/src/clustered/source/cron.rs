@@ -10,6 +10,7 @@ use proto::cluster::slot_set::SlotSet;
 use proto::id::Slot;
 use proto::source::dispatch::{Alert, Run};
 use proto::source::entry::{CLAIM, ENTRY, Entry, Printed, claimed, done_mark};
+use proto::source::lend::NEW_LIFE_WAITS;
 use proto::source::log::{LogEntry, LogKind};
 use proto::source::schedule::{Effect, Input, Schedule, Seen};
 use tokio::time::Instant;
@@ -25,9 +26,6 @@ use crate::node::Node;
 /// How often old entries of logs and marks of runs are forgotten, in ticks.
 const FORGET_EVERY: u64 = 3_600;
 
-/// How often a node that runs no scripts says which jobs wait for it, in ticks.
-const TELL_EVERY: u64 = 300;
-
 /// Records of a job that the schedule wants kept.
 struct Keep {
     job: String,
@@ -36,25 +34,11 @@ struct Keep {
     floor: u64,
 }
 
-/// Says which jobs do not run because this node holds them and runs no scripts.
-async fn tell_what_waits(shared: &Arc<Shared>, desk: &Desk) {
-    let Ok(places) = desk.places().await else { return };
-    let held = |id: &str| places.served.contains(Schedule::slot(id));
-    for job in shared.sources.jobs().iter().filter(|job| job.running().is_some() && held(&job.id)) {
-        warn!(job = job.id, "the job does not run: this node holds it, and runs no scripts (sources.scripts_max is 0)");
-    }
-}
-
 /// Looks what is ours and due.
 pub(super) async fn tick(shared: Arc<Shared>) {
     let Some((node, _, desk)) = shared.at_hand() else { return };
     let ticks = shared.sources.ticks.fetch_add(1, Relaxed);
-    if shared.sources.idle {
-        if ticks % TELL_EVERY == TELL_EVERY - 1 {
-            tell_what_waits(&shared, desk).await;
-        }
-        return;
-    }
+    shared.sources.guests.clean(super::now().mono);
     let asked = Instant::now();
     let until = shared.sources.hold(node).await;
     for (job, end) in held(&shared.sources.ends).iter() {
@@ -79,7 +63,9 @@ impl Sources {
         let _first = self.telling.lock().await;
         let (slots, busy) = {
             let schedule = held(&self.schedule);
-            (schedule.slots(), schedule.busy())
+            // Others may execute scripts for our former life: for a while no job goes to somebody else.
+            let is_new = super::now().mono < NEW_LIFE_WAITS;
+            (schedule.slots(), if is_new { schedule.slots() } else { schedule.busy() })
         };
         // A tenure counts from before it was asked for.
         let asked = Instant::now();
@@ -195,10 +181,13 @@ async fn look_here(desk: &Desk, crawl: &str, key: &str, url: &str) -> Result<Opt
 }
 
 /// Something that somebody should see.
-fn alerted(alert: Alert, job: Option<String>) -> LogEntry {
+pub(super) fn alerted(alert: Alert, job: Option<String>) -> LogEntry {
     let failed_reason = match alert {
         Alert::Timeout { took_ms, entries } => format!("a tick of the cron took {took_ms} ms for {entries} entries"),
         Alert::QueuesFilledUp => "all lanes that the run may wait in are full; it does not run this time".to_owned(),
+        Alert::NobodyExecutes => {
+            "the node that holds the job runs no scripts (sources.scripts_max is 0) and reaches none that does; the run waits".to_owned()
+        }
     };
     LogEntry { job, failed_reason, ..LogEntry::new(LogKind::Alert, alert.name(), unix_ms()) }
 }

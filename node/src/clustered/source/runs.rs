@@ -1,7 +1,6 @@
 //! Runs of generators: scripts are executed, what they print is kept in pieces, and taken in as tasks.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use proto::clients::ask::Item;
@@ -10,19 +9,20 @@ use proto::control::{Answer, Request};
 use proto::source::LINE_BYTES_MAX;
 use proto::source::dispatch::Run;
 use proto::source::entry::Printed;
-use proto::source::job::Job;
+use proto::source::job::{CodeType, Job};
 use proto::source::lanes::LANES;
-use proto::source::log;
+use proto::source::lend::NEW_LIFE_WAITS;
+use proto::source::log::{self, LogEntry, LogKind};
 use proto::source::output;
 use proto::source::schedule::{Input, NotRun, Schedule, Tally};
 use serde_json::{Value as Json, json};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Duration, Instant};
 use tracing::{info, warn};
 
 use super::super::{Shared, ask_peer};
 use super::tasks::refusal;
-use super::{AGAIN_AFTER, OUTPUT, held, hex, look, word, words};
+use super::{AGAIN_AFTER, OUTPUT, held, hex, look, now, word, words};
 use crate::doors::frontier::desk::Desk;
 use crate::edges::clock::unix_ms;
 use crate::edges::script::ScriptEnd;
@@ -38,8 +38,28 @@ const PIECE_BYTES: usize = 40 << 10;
 const PIECES_AT_ONCE: usize = 64;
 
 impl Shared {
-    /// Runs a generator now, on the node that holds its job; waits a little for one that does.
-    pub(super) async fn generator_run(self: &Arc<Self>, swarm: &Arc<Swarm>, name: &str) -> Result<Json, String> {
+    /// Runs a generator now. Why one does not run is in the error log too: who wanted it may be a program that nobody watches.
+    pub(super) async fn generator_run(
+        self: &Arc<Self>,
+        swarm: &Arc<Swarm>,
+        desk: &Desk,
+        name: &str,
+    ) -> Result<Json, String> {
+        let told = self.run_by_hand(swarm, name).await;
+        if let Err(failed_reason) = &told {
+            let entry = LogEntry {
+                job: self.sources.named(name).ok().map(|(job, _)| job.id.clone()),
+                failed_reason: failed_reason.clone(),
+                content: name.to_owned(),
+                ..LogEntry::new(LogKind::Error, "ERROR_JOB", unix_ms())
+            };
+            self.log(desk, vec![entry]).await;
+        }
+        told
+    }
+
+    /// Runs a generator on the node that holds its job; waits a little for one that does.
+    async fn run_by_hand(self: &Arc<Self>, swarm: &Arc<Swarm>, name: &str) -> Result<Json, String> {
         let (job, _) = self.sources.named(name)?;
         let until = Instant::now() + HOLDER_PATIENCE;
         loop {
@@ -69,9 +89,6 @@ impl Shared {
 
     /// Runs a generator here, if its job is held here.
     pub(super) async fn run_here(self: &Arc<Self>, id: &str) -> Result<Json, String> {
-        if self.sources.idle {
-            return Err(format!("{ELSEWHERE}: this node runs no scripts"));
-        }
         let (job, _) = self.sources.named(id)?;
         let unique = self.sources.unique(&self.me, unix_ms());
         let (waits, told) = oneshot::channel();
@@ -96,33 +113,27 @@ impl Shared {
         }
         let end = Arc::new(Mutex::new(until));
         held(&self.sources.ends).insert(run.job.clone(), Arc::clone(&end));
-        let stop = Arc::new(AtomicBool::new(false));
         let job = self.sources.job(&run.job);
         let generator = job.as_ref().and_then(|job| job.running()).filter(|there| there.id == run.generator);
+        let mut hostname = self.sources.hostname.clone();
+        self.sit_out(&end).await;
         let ended = match generator {
-            None => failed_to_start("job or generator was switched off or replaced meanwhile".to_owned()),
-            Some(generator) => {
-                let (scripts, code, code_type) =
-                    (Arc::clone(&self.sources.scripts), generator.code.clone(), generator.code_type);
-                let stop = Arc::clone(&stop);
-                // It is killed at its time also if everything else here stands still.
-                let is_over = move || {
-                    let is_over = Instant::now() >= *held(&end);
-                    stop.fetch_or(is_over, Relaxed);
-                    is_over
-                };
-                match tokio::task::spawn_blocking(move || scripts.run(&code, code_type, &is_over)).await {
-                    Ok(Ok(ended)) => ended,
-                    Ok(Err(error)) => failed_to_start(format!("it could not be started: {error}")),
-                    Err(error) => failed_to_start(format!("it could not be started: {error}")),
-                }
-            }
+            None => Some(failed_to_start(REPLACED.to_owned())),
+            Some(_) if self.sources.lends => self.lend(run, &end).await.map(|(ended, there)| {
+                hostname = there;
+                ended
+            }),
+            Some(generator) => match self.place_for_script(&end).await {
+                Some(place) => Some(self.execute_here(generator.code.clone(), generator.code_type, place, end).await),
+                None => None,
+            },
         };
         held(&self.sources.ends).remove(&run.job);
+        let ended = ended?;
         for open in &ended.open {
             warn!(job = run.job, open, "a script is less confined than it should be");
         }
-        if stop.load(Relaxed) {
+        if ended.stopped {
             return None;
         }
         let execution = format!("{:016x}", self.sources.unique(&self.me, unix_ms()));
@@ -150,8 +161,47 @@ impl Shared {
             stderr,
             spend_msecs: ended.took.as_millis() as u64,
             at_ms: unix_ms(),
-            hostname: self.sources.hostname.clone(),
+            hostname,
         })
+    }
+
+    /// Waits until no other node executes anything for our former life. A node without others had nobody do so.
+    async fn sit_out(&self, end: &Mutex<Instant>) {
+        let has_others = self.swarm.get().is_some_and(|swarm| !swarm.nodes().is_empty());
+        while has_others && now().mono < NEW_LIFE_WAITS && Instant::now() < *held(end) {
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+    }
+
+    /// A place among the scripts of this node, which may be taken by those of others; none if the job is ours no more before there is one.
+    async fn place_for_script(&self, end: &Mutex<Instant>) -> Option<OwnedSemaphorePermit> {
+        loop {
+            let left = held(end).checked_duration_since(Instant::now())?;
+            let places = Arc::clone(&self.sources.guests.places);
+            if let Ok(place) = tokio::time::timeout(left.min(AGAIN_AFTER), places.acquire_owned()).await {
+                return place.ok();
+            }
+        }
+    }
+
+    /// Executes a script until it ends, or until `end`: it is killed at its time also if everything else here stands still.
+    async fn execute_here(
+        &self,
+        code: String,
+        code_type: CodeType,
+        place: OwnedSemaphorePermit,
+        end: Arc<Mutex<Instant>>,
+    ) -> ScriptEnd {
+        let scripts = Arc::clone(&self.sources.scripts);
+        let execute = move || {
+            let _place = place;
+            scripts.run(&code, code_type, &|| Instant::now() >= *held(&end))
+        };
+        match tokio::task::spawn_blocking(execute).await {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(error)) => failed_to_start(format!("it could not be started: {error}")),
+            Err(error) => failed_to_start(format!("it could not be started: {error}")),
+        }
     }
 
     /// Takes in what an execution printed. Done again, it comes to the same: tasks that the run made before count as its own.
@@ -222,20 +272,23 @@ impl Shared {
     }
 }
 
+/// Why a run that waited is not made.
+pub(super) const REPLACED: &str = "job or generator was switched off or replaced meanwhile";
 /// How a refusal begins that means another node.
 const ELSEWHERE: &str = "elsewhere";
 /// What is said if all mean another.
-const NOBODY: &str = "no node holds the job and runs scripts now; try again";
+const NOBODY: &str = "no node holds the job now; try again";
 /// For how long a holder is waited for.
 const HOLDER_PATIENCE: Duration = Duration::from_secs(8);
 
-fn failed_to_start(failure: String) -> ScriptEnd {
+pub(super) fn failed_to_start(failure: String) -> ScriptEnd {
     ScriptEnd {
         failure: Some(failure),
         stdout: Vec::new(),
         stderr: String::new(),
         took: Duration::ZERO,
         open: Vec::new(),
+        stopped: false,
     }
 }
 
@@ -270,7 +323,7 @@ async fn read_pieces(desk: &Desk, run: &Run, printed: &Printed) -> Result<Vec<u8
 }
 
 /// Bytes from digits.
-fn unhex(digits: &str) -> Option<Vec<u8>> {
+pub(super) fn unhex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
