@@ -425,7 +425,7 @@ impl DiskWork {
             self.commit(writes);
         }
         for job in reads {
-            if let Some(job) = self.read_queue(job) {
+            if let Some(job) = self.read_at_once(job).and_then(|job| self.read_behind(job)) {
                 self.wait_for_sync();
                 self.read(job);
             }
@@ -628,11 +628,34 @@ impl DiskWork {
         Ok(original.map(|(id, row, url)| ((id != key.id()).then_some(id), row, url)))
     }
 
-    /// Reads what is in queues as the writes before leave them, and tells it behind their answers; gives back any other job. Read only when they are
-    /// answered, it would be old: the frontier has gone on by then, and would take a host for one that it knows nothing of.
-    fn read_queue(&mut self, job: Job) -> Option<Job> {
-        let store = &self.store;
+    /// Answers what nobody takes for durable, whether the writes before are on disk or not; gives back any other job. What is handed out
+    /// counts when its own write is on disk, which is behind them; so does a copy that came; and where the records of a page lie is asked only
+    /// of pages that are there. In a cluster a host waits for these answers.
+    fn read_at_once(&mut self, job: Job) -> Option<Job> {
+        match job {
+            Job::Replica(job @ ReplicaJob::Select { .. }) => job.read(&mut self.store),
+            Job::Content(job @ (ContentJob::Stand(..) | ContentJob::Offers(..) | ContentJob::Wanted(..))) => {
+                job.read(&self.store);
+            }
+            job => return Some(job),
+        }
+        None
+    }
+
+    /// Reads what is in queues, and what becomes of flights, as the writes before leave them, and tells it behind their answers; gives back any
+    /// other job. Read only when they are answered, it would be old: the frontier has gone on by then, and would take a host for one that it
+    /// knows nothing of. And whoever waits for the disk to be synced before each read has it idle half of the time.
+    fn read_behind(&mut self, job: Job) -> Option<Job> {
+        let store = &mut self.store;
         let tell: Box<dyn FnOnce() + Send> = match job {
+            Job::Replica(ReplicaJob::Settle { flights, unix_ms, reply }) => {
+                let read = store.settle_copies(flights, unix_ms);
+                Box::new(move || answer(reply, read))
+            }
+            Job::Replica(ReplicaJob::Land { picks, reply }) => {
+                let read = store.land_all(&picks);
+                Box::new(move || answer(reply, read))
+            }
             Job::Refill(queue, after, limit, reply) => {
                 let read = store.refill(&queue, after, limit);
                 Box::new(move || answer(reply, read))
