@@ -416,8 +416,11 @@ impl DiskWork {
         while let Some(job) = next {
             bytes += job.bytes();
             stop |= matches!(job, Job::Stop);
-            let group = if job.is_write() { &mut writes } else { &mut reads };
-            group.push(job);
+            // What need not wait is answered before the group is written.
+            if let Some(job) = self.read_at_once(job) {
+                let group = if job.is_write() { &mut writes } else { &mut reads };
+                group.push(job);
+            }
             let full = writes.len() + reads.len() >= GROUP_JOBS_MAX || bytes >= GROUP_BYTES_MAX;
             next = if full { None } else { jobs.try_recv().ok() };
         }
@@ -425,7 +428,7 @@ impl DiskWork {
             self.commit(writes);
         }
         for job in reads {
-            if let Some(job) = self.read_at_once(job).and_then(|job| self.read_behind(job)) {
+            if let Some(job) = self.read_behind(job) {
                 self.wait_for_sync();
                 self.read(job);
             }
@@ -628,9 +631,9 @@ impl DiskWork {
         Ok(original.map(|(id, row, url)| ((id != key.id()).then_some(id), row, url)))
     }
 
-    /// Answers what nobody takes for durable, whether the writes before are on disk or not; gives back any other job. What is handed out
-    /// counts when its own write is on disk, which is behind them; so does a copy that came; and where the records of a page lie is asked only
-    /// of pages that are there. In a cluster a host waits for these answers.
+    /// Answers what nobody takes for durable, ahead of the writes before it; gives back any other job. What is handed out counts when its own write
+    /// is on disk, which is behind them, and records merge in whatever order; a copy that came counts when it is kept, and to be sent one twice does
+    /// no harm; and where the records of a page lie is asked only of pages that are there. In a cluster a host waits for these answers.
     fn read_at_once(&mut self, job: Job) -> Option<Job> {
         match job {
             Job::Replica(job @ ReplicaJob::Select { .. }) => job.read(&mut self.store),
