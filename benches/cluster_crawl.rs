@@ -29,6 +29,9 @@ struct Arguments {
     /// Runs of each number of nodes
     #[arg(long, default_value_t = 3)]
     runs: usize,
+    /// Only pages/s: nothing is lost and nobody killed
+    #[arg(long)]
+    rates_only: bool,
     /// The program to measure [default: orbweaver as built beside this bench]
     #[arg(long)]
     orbweaver: Option<PathBuf>,
@@ -48,12 +51,14 @@ fn main() -> anyhow::Result<()> {
             let rate = crawl(&cluster, &server, &arguments)?;
             println!("{nodes} nodes: {rate:.0} pages/s");
             rates.entry(nodes).or_default().push(rate);
-            if run + 1 == arguments.runs && nodes == 3 {
+            if run + 1 == arguments.runs && nodes == 3 && !arguments.rates_only {
                 refill(cluster)?;
             }
         }
     }
-    fail_over(&orbweaver, &arguments)?;
+    if !arguments.rates_only {
+        fail_over(&orbweaver, &arguments)?;
+    }
     let of = |nodes: usize| median(&rates[&nodes]);
     println!("pages/s, median: 1 node {:.0}, 2 nodes {:.0}, 3 nodes {:.0}", of(1), of(2), of(3));
     let ratio = of(3) / of(1);
@@ -108,7 +113,14 @@ fn refill(mut cluster: LocalCluster) -> anyhow::Result<()> {
 /// An owner is killed while its hosts are crawled slowly.
 fn fail_over(orbweaver: &std::path::Path, arguments: &Arguments) -> anyhow::Result<()> {
     const DELAY_MS: u64 = 250;
-    let plan = Arguments { pages: 400, hosts: arguments.hosts.min(24), runs: 1, orbweaver: None, bench: false };
+    let plan = Arguments {
+        pages: 400,
+        hosts: arguments.hosts.min(24),
+        runs: 1,
+        rates_only: false,
+        orbweaver: None,
+        bench: false,
+    };
     let server = web(&plan, 5)?;
     let mut cluster = LocalCluster::start(orbweaver, 3, DELAY_MS)?;
     cluster.add(seeds(&server)?.path())?;

@@ -456,13 +456,14 @@ impl Node {
             let (forget, compare, digests) = (forget.clone(), compare.clone(), digests.clone());
             let (restart, define, amend) = (restart.clone(), define.clone(), amend.clone());
             let (keep_clients, client_places) = (keep_clients.clone(), client_places.clone());
-            let hold_jobs = hold_jobs.clone();
+            let (hold_jobs, ended) = (hold_jobs.clone(), ended.clone());
             let make = move |lifeline| Coordinator::new(parts.clone(), lifeline);
             supervisor.keep("coordinator", &main, make, move |address| {
                 heard.bind(recipient(address));
                 named.bind(recipient(address));
                 frontier_up.bind(recipient(address));
                 kept.bind(recipient(address));
+                ended.bind(recipient(address));
                 received.bind(recipient(address));
                 submitted.bind(recipient(address));
                 view.bind(recipient(address));
@@ -512,7 +513,7 @@ impl Node {
                 told.bind(recipient(address));
                 new_life.bind(recipient(address));
                 if alone {
-                    // In a cluster fetches are numbered by who executes them, and their owner hears of them by letter.
+                    // In a cluster fetches are numbered by who executes them, and their owner hears of them through the coordinators.
                     ended.bind(recipient(address));
                     restart.bind(recipient(address));
                 }

@@ -82,7 +82,7 @@ impl<'de> serde::Deserialize<'de> for Bytes {
 
 /// Newest version of what nodes say to each other. A version adds messages and never changes one: whoever talks to an older
 /// node leaves out what it does not know ([`Message::since`](crate::cluster::message::Message::since)).
-pub const WIRE_VERSION: u16 = 4;
+pub const WIRE_VERSION: u16 = 5;
 
 /// Oldest version that is still spoken.
 pub const WIRE_VERSION_MIN: u16 = 1;

@@ -88,6 +88,7 @@ impl Layer for Pure {
             "fsync_failed",
             "handoff_finished",
             "handoff_offered",
+            "host_free_before_its_page_is_stored",
             "identity_renewed",
             "join_while_partitioned",
             "late_release_ignored",

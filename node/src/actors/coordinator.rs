@@ -1,5 +1,5 @@
 //! Coordinator: the shell of the coordinator core. It feeds the core what happened, and does what the core says.
-//! In: [`Define`](crate::messages::Define) from the doors, [`Received`] from the network, [`Heard`] and [`NamedUrls`] from the frontier, [`KeptPage`] from storage, [`SubmitUrls`] from the doors.
+//! In: [`Define`](crate::messages::Define) from the doors, [`Received`] from the network, [`Heard`] and [`NamedUrls`] from the frontier, [`FetchEnded`] from the fetcher, [`KeptPage`] from storage, [`SubmitUrls`] from the doors.
 //! Out: letters to the network, [`Told`] and [`NewLife`] to the frontier, [`DiskRequest`] to storage, [`RunBatch`] to the router.
 //! Owns: the core's state, which is this life of the node in its cluster. If it dies, if the frontier dies or an answer of the disk
 //! is lost, a new life begins, as after a start of the program: with a larger number that is on disk before anything is said, without
@@ -47,8 +47,9 @@ use crate::edges::network::Network;
 use crate::edges::store::{Admitted, Begun, Merged};
 use crate::edges::web::HeadersOf;
 use crate::messages::{
-    AmendRecords, ClusterView, CompareNow, DiskRequest, ForgetNode, FrontierUp, GetClusterView, GetDigests, Heard,
-    KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received, Restart, RunBatch, SlotDigests, SubmitUrls, Told,
+    AmendRecords, ClusterView, CompareNow, DiskRequest, FetchEnded, ForgetNode, FrontierUp, GetClusterView, GetDigests,
+    Heard, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received, Restart, RunBatch, SlotDigests, SubmitUrls,
+    Told,
 };
 use crate::metrics::Metrics;
 use crate::node::Fate;
@@ -605,6 +606,18 @@ impl Handler<NamedUrls> for Coordinator {
     fn handle(&mut self, NamedUrls { life, crawl, urls }: NamedUrls, ctx: &mut Self::Context) {
         self.lifeline.handles();
         self.submit_own(life, crawl, urls, ctx);
+    }
+}
+
+impl Handler<FetchEnded> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, FetchEnded { flight, host, retry_after_ms }: FetchEnded, ctx: &mut Self::Context) {
+        self.lifeline.handles();
+        if let Some((run, _)) = self.runs.get(&flight) {
+            let run = *run;
+            self.happens([Input::Asked { run, host, retry_after_ms }], ctx);
+        }
     }
 }
 

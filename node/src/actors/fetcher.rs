@@ -1,6 +1,6 @@
 //! Fetcher: asks the web.
-//! In: [`RunBatch`] from the router, [`RunRobots`] from the frontier. Out: [`FetchEnded`] and [`RobotsFetched`] to the frontier
-//! as soon as the last byte is in, [`FetchedPage`] to the parser, failures as [`StorePage`] to storage. Owns: nothing; the web is shared.
+//! In: [`RunBatch`] from the router, [`RunRobots`] from the frontier. Out: [`FetchEnded`] to the frontier, or in a cluster to the coordinator, and [`RobotsFetched`]
+//! to the frontier as soon as the last byte is in, [`FetchedPage`] to the parser, failures as [`StorePage`] to storage. Owns: nothing; the web is shared.
 //! If it dies, running fetches go on and report; batches in its mailbox are lost and their flights lapse.
 
 pub mod proxies;

@@ -416,8 +416,11 @@ impl DiskWork {
         while let Some(job) = next {
             bytes += job.bytes();
             stop |= matches!(job, Job::Stop);
-            let group = if job.is_write() { &mut writes } else { &mut reads };
-            group.push(job);
+            // What need not wait is answered before the group is written.
+            if let Some(job) = self.read_at_once(job) {
+                let group = if job.is_write() { &mut writes } else { &mut reads };
+                group.push(job);
+            }
             let full = writes.len() + reads.len() >= GROUP_JOBS_MAX || bytes >= GROUP_BYTES_MAX;
             next = if full { None } else { jobs.try_recv().ok() };
         }
@@ -425,7 +428,7 @@ impl DiskWork {
             self.commit(writes);
         }
         for job in reads {
-            if let Some(job) = self.read_queue(job) {
+            if let Some(job) = self.read_behind(job) {
                 self.wait_for_sync();
                 self.read(job);
             }
@@ -628,11 +631,34 @@ impl DiskWork {
         Ok(original.map(|(id, row, url)| ((id != key.id()).then_some(id), row, url)))
     }
 
-    /// Reads what is in queues as the writes before leave them, and tells it behind their answers; gives back any other job. Read only when they are
-    /// answered, it would be old: the frontier has gone on by then, and would take a host for one that it knows nothing of.
-    fn read_queue(&mut self, job: Job) -> Option<Job> {
-        let store = &self.store;
+    /// Answers what nobody takes for durable, ahead of the writes before it; gives back any other job. What is handed out counts when its own write
+    /// is on disk, which is behind them, and records merge in whatever order; a copy that came counts when it is kept, and to be sent one twice does
+    /// no harm; and where the records of a page lie is asked only of pages that are there. In a cluster a host waits for these answers.
+    fn read_at_once(&mut self, job: Job) -> Option<Job> {
+        match job {
+            Job::Replica(job @ ReplicaJob::Select { .. }) => job.read(&mut self.store),
+            Job::Content(job @ (ContentJob::Stand(..) | ContentJob::Offers(..) | ContentJob::Wanted(..))) => {
+                job.read(&self.store);
+            }
+            job => return Some(job),
+        }
+        None
+    }
+
+    /// Reads what is in queues, and what becomes of flights, as the writes before leave them, and tells it behind their answers; gives back any
+    /// other job. Read only when they are answered, it would be old: the frontier has gone on by then, and would take a host for one that it
+    /// knows nothing of. And whoever waits for the disk to be synced before each read has it idle half of the time.
+    fn read_behind(&mut self, job: Job) -> Option<Job> {
+        let store = &mut self.store;
         let tell: Box<dyn FnOnce() + Send> = match job {
+            Job::Replica(ReplicaJob::Settle { flights, unix_ms, reply }) => {
+                let read = store.settle_copies(flights, unix_ms);
+                Box::new(move || answer(reply, read))
+            }
+            Job::Replica(ReplicaJob::Land { picks, reply }) => {
+                let read = store.land_all(&picks);
+                Box::new(move || answer(reply, read))
+            }
             Job::Refill(queue, after, limit, reply) => {
                 let read = store.refill(&queue, after, limit);
                 Box::new(move || answer(reply, read))

@@ -26,7 +26,7 @@ impl fmt::Debug for FetchedPage {
     }
 }
 
-/// A fetch is over, one way or another, and its host may be asked again after its delay. Fetcher to frontier.
+/// A fetch is over, one way or another, and its host may be asked again after its delay. Fetcher to frontier; in a cluster to the coordinator, which tells whoever handed it out.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct FetchEnded {

@@ -13,6 +13,7 @@ use super::slot_set::SlotSet;
 use crate::batch::{Discovered, Entry};
 use crate::crawl::outcome::Ending;
 use crate::crawl::politeness::Micros;
+use crate::crawl::retry::HostVerdict;
 use crate::id::{BatchId, NodeId, Slot, UrlId};
 use crate::key::{UrlKey, crawl_name_is_valid};
 
@@ -49,6 +50,9 @@ pub const PUT_MANY_SINCE: u16 = 3;
 
 /// The first version in which the answer to a comparison carries the number of its question.
 pub const COMPARE_SINCE: u16 = 4;
+
+/// The first version in which an executor says that a request is over before its page is stored.
+pub const ASKED_SINCE: u16 = 5;
 
 /// Numbers a request within a life of who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -318,6 +322,18 @@ pub enum Message {
         /// Range and digest of what is not empty.
         ranges: Vec<(u8, u64)>,
     },
+    /// The host of a URL was asked, and the request is over; what came of it is not stored yet. Said once: whoever does not hear it
+    /// hears the report.
+    Asked {
+        /// The batch.
+        batch: BatchId,
+        /// The URL.
+        flight: u64,
+        /// What it means for the host.
+        host: HostVerdict,
+        /// What the server asked us to wait.
+        retry_after_ms: Option<u64>,
+    },
 }
 
 impl Message {
@@ -359,6 +375,7 @@ impl Message {
             Message::PutMany { .. } => "put_many",
             Message::Compare { .. } => "compare",
             Message::Compared { .. } => "compared",
+            Message::Asked { .. } => "asked",
         }
     }
 
@@ -375,6 +392,7 @@ impl Message {
             | Message::Has { .. } => 2,
             Message::PutMany { .. } => PUT_MANY_SINCE,
             Message::Compare { .. } | Message::Compared { .. } => COMPARE_SINCE,
+            Message::Asked { .. } => ASKED_SINCE,
             _ => 1,
         }
     }
@@ -488,6 +506,7 @@ impl fmt::Debug for Message {
             Message::PutMany { op, copies } => write!(out, "put_many {} {copies:?}", op.number),
             Message::Compare { op, slot } => write!(out, "compare {} of {}", op.number, slot.0),
             Message::Compared { op, ranges } => write!(out, "compared {} {}", op.number, ranges.len()),
+            Message::Asked { batch, flight, host, .. } => write!(out, "asked {batch} {flight} {host:?}"),
         }
     }
 }
@@ -572,6 +591,7 @@ mod tests {
             },
             Message::Compare { op, slot: Slot(1) },
             Message::Compared { op, ranges: vec![(2, 3)] },
+            Message::Asked { batch, flight: 9, host: HostVerdict::SlowDown, retry_after_ms: Some(3) },
         ]
     }
 
@@ -592,6 +612,7 @@ mod tests {
         assert_eq!(said_since(2), VERSION_2);
         assert_eq!(said_since(3), VERSION_3);
         assert_eq!(said_since(4), VERSION_4);
+        assert_eq!(said_since(5), VERSION_5);
     }
 
     fn said_since(version: u16) -> Vec<(&'static str, usize, u64)> {
@@ -647,6 +668,8 @@ mod tests {
 
     const VERSION_4: [(&str, usize, u64); 2] =
         [("compare", 18, 0x2df27f090d87ed6c), ("compared", 20, 0x4f141f1700102ddc)];
+
+    const VERSION_5: [(&str, usize, u64); 1] = [("asked", 22, 0x7be21bc012d2c39f)];
 
     #[test]
     fn what_is_too_much_is_a_defect() {

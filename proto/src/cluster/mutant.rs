@@ -98,6 +98,8 @@ mutants! {
     DeadlineOnWrongClock => "deadline_on_wrong_clock",
     /// A batch that nobody answered is given to another node at once.
     ImpatientReroute => "impatient_reroute",
+    /// The executor says that a host was asked when the request begins.
+    AskedTooSoon => "asked_too_soon",
     /// A replica acknowledges before its disk has the record.
     AcknowledgeBeforeFsync => "acknowledge_before_fsync",
     /// One copy is enough.

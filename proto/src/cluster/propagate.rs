@@ -5,7 +5,8 @@
 //! Bound: `urls_max` URLs under way; a client is refused beyond it, a page's links wait in its run.
 //!
 //! **Runs** are the fetches that this node executes, for itself or for another. Each has a deadline on our clock by which its host is left alone.
-//! It reports twice: the host was asked (so the host is free again), and nothing is left to do. Reports are repeated until they are taken in.
+//! It reports twice: its content is stored, and nothing is left to do. Reports are repeated until they are taken in. Before that it says once that
+//! the host was asked, so that the host need not wait for our disks; if nobody hears that, the first report says it too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -311,6 +312,11 @@ impl Runs {
             let fresh = Run { crawl, errand, until, ending: None, stage: Stage::Crawled, links: Vec::new(), next_try };
             self.runs.insert(run, fresh);
         }
+    }
+
+    /// Whether nothing is known yet of what came of a run.
+    pub fn is_under_way(&self, id: RunId) -> bool {
+        self.runs.get(&id).is_some_and(|run| run.ending.is_none())
     }
 
     /// A fetch ended with these links. Says whether it was one of ours.

@@ -106,8 +106,8 @@ pub enum UrlVerdict {
     GiveUp,
 }
 
-/// What a failed attempt says about the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What a failed attempt says about the host. Nodes tell it each other: variants are only appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum HostVerdict {
     /// The host answers as it should.
     Healthy,

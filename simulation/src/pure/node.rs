@@ -723,6 +723,8 @@ impl World<'_> {
             }
             Purpose::Page(run, errand) => {
                 let (ending, mut links) = self.page_answer(&errand, reply.as_deref(), host.is_some(), unix_ms);
+                let (verdict, retry_after_ms) = coordinator::host_verdict(&ending);
+                self.step(at, id, coordinator::Input::Asked { run, host: verdict, retry_after_ms });
                 links.retain(|link| rules.as_ref().is_none_or(|rules| rules.admits(&link.url, link.depth).is_ok()));
                 if matches!(ending, Ending::Answered(_)) {
                     let page = errand.entry.url.id(&crawl);

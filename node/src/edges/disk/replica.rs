@@ -265,14 +265,8 @@ impl ReplicaJob {
         match self {
             ReplicaJob::Begin { unix_s, least, reply } => answer(reply, store.begin_life(unix_s, least)),
             ReplicaJob::Select { life, picks, reply } => answer(reply, store.select_copies(life, picks)),
-            ReplicaJob::Settle { flights, unix_ms, reply } => {
-                let settled = flights.into_iter();
-                let settled = settled.map(|(pick, ending, stage)| store.settle_copy(&pick, ending, stage, unix_ms));
-                answer(reply, settled.collect());
-            }
-            ReplicaJob::Land { picks, reply } => {
-                answer(reply, picks.iter().filter_map(|pick| store.land(pick).transpose()).collect());
-            }
+            ReplicaJob::Settle { flights, unix_ms, reply } => answer(reply, store.settle_copies(flights, unix_ms)),
+            ReplicaJob::Land { picks, reply } => answer(reply, store.land_all(&picks)),
             ReplicaJob::Forget(slot) => store.forget_flights(slot),
             ReplicaJob::Read { slot, ranges, after, limit, reply } => {
                 answer(reply, store.slot_copies(slot, ranges.as_deref(), after.as_ref(), limit))

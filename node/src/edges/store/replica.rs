@@ -191,6 +191,20 @@ impl Store {
         Ok((Some(encoded(key, &kept)?), page))
     }
 
+    /// The same of several flights, in their order.
+    pub fn settle_copies(
+        &mut self,
+        flights: Vec<(Box<Pick>, Ending, Stage)>,
+        unix_ms: u64,
+    ) -> Result<Vec<(Option<RecordCopy>, bool)>, StoreError> {
+        flights.into_iter().map(|(pick, ending, stage)| self.settle_copy(&pick, ending, stage, unix_ms)).collect()
+    }
+
+    /// Flights are over; gives the entries that are in their queues again.
+    pub fn land_all(&mut self, picks: &[Pick]) -> Result<Vec<Admitted>, StoreError> {
+        picks.iter().filter_map(|pick| self.land(pick).transpose()).collect()
+    }
+
     /// A flight is over; gives its entry if it is in its queue again.
     pub fn land(&mut self, pick: &Pick) -> Result<Option<Admitted>, StoreError> {
         let ready = pick.queue.ready(pick.order);

@@ -342,6 +342,24 @@ impl Coordinator {
         }
     }
 
+    /// The request of a flight is over, and its page is not stored yet: the host need not wait for that.
+    pub(super) fn host_asked(
+        &mut self,
+        from: NodeId,
+        batch: BatchId,
+        number: u64,
+        host: HostVerdict,
+        retry_after_ms: Option<u64>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.run_taken(batch, from);
+        let Some(flight) = self.flights.get_mut(&number).filter(|flight| flight.batch == batch) else { return };
+        if !std::mem::replace(&mut flight.ended, true) {
+            out.push(Effect::Saw(Sight::Sometimes("host_free_before_its_page_is_stored")));
+            out.push(Effect::Frontier(frontier::Input::FetchEnded { flight: number, host, retry_after_ms }));
+        }
+    }
+
     /// Pages whose links are not kept yet become CRAWLED. Most are PROCESSED a moment after they were fetched: then one write says both.
     fn write_crawled(&mut self, now: Micros, out: &mut Vec<Effect>) {
         while let Some(&(at, number)) = self.crawled_wakes.first()
@@ -447,7 +465,25 @@ impl Coordinator {
         self.send(now, from, Message::RunTaken { batch }, out);
         for errand in errands {
             let run = RunId { batch, flight: errand.flight };
+            if planted!(self.rules.planted, AskedTooSoon) {
+                self.asked(now, run, HostVerdict::Healthy, None, out);
+            }
             out.push(Effect::Fetch { run, crawl: crawl.clone(), errand, until });
+        }
+    }
+
+    /// The request of a run is over: whoever handed it out may have the host asked again. The report says the same, later.
+    pub(super) fn asked(
+        &mut self,
+        now: Micros,
+        run: RunId,
+        host: HostVerdict,
+        retry_after_ms: Option<u64>,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.runs.is_under_way(run) {
+            let RunId { batch, flight } = run;
+            self.send(now, batch.node, Message::Asked { batch, flight, host, retry_after_ms }, out);
         }
     }
 
@@ -482,8 +518,8 @@ fn settle_lost(pick: Pick) -> Effect {
     Effect::Settle { pick: Box::new(pick), ending, stage: Stage::Processed }
 }
 
-/// What an ending says about the host.
-fn host_verdict(ending: &Ending) -> (HostVerdict, Option<u64>) {
+/// What an ending says about the host, and how long that asked to be left alone.
+pub fn host_verdict(ending: &Ending) -> (HostVerdict, Option<u64>) {
     match ending {
         Ending::Failed(failure, _, retry_after_ms) => {
             (verdict(*failure, 1, &RetryRules::default()).host, *retry_after_ms)

@@ -6,9 +6,9 @@
 //! written too, and tells the frontier. Whoever runs the two (the product's actors, the simulator) carries messages, stores
 //! and reads records, and fetches; it decides nothing.
 //!
-//! **One URL**: `Picked` → write SELECTED → `Run` to the executor → `Fetch` → `Report` CRAWLED (the host is free) → its links to
-//! their owners, kept → `Report` PROCESSED → write → the frontier hears `Settled`. If anything on this way dies, the
-//! frontier's deadline passes and the URL is put back as NEW of the same round with one attempt more.
+//! **One URL**: `Picked` → write SELECTED → `Run` to the executor → `Fetch` → `Asked` (the host is free) → its content stored on two disks →
+//! `Report` CRAWLED → its links to their owners, kept → `Report` PROCESSED → write → the frontier hears `Settled`. If anything on this way
+//! dies, the frontier's deadline passes and the URL is put back as NEW of the same round with one attempt more.
 
 mod batches;
 mod clients;
@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
 
+pub use self::batches::host_verdict;
 pub use self::step::{ClusterRules, Effect, Input, Sight, Tenure};
 use super::lease::{Holder, Voter};
 use super::membership::{Identity, Membership, News, View};
@@ -287,6 +288,7 @@ impl Coordinator {
             Input::Submitted { ticket, crawl, urls } => self.submitted(now, ticket, &crawl, urls, out),
             Input::Amended { ticket, copies } => self.amended(ticket, copies, out),
             Input::Abandoned { ticket } => self.outbox.cancel(Ticket::Client(ticket)),
+            Input::Asked { run, host, retry_after_ms } => self.asked(now, run, host, retry_after_ms, out),
             Input::Fetched { run, ending, links } => self.fetched(now, run, ending, links, out),
             Input::Measured(load) => {
                 self.router.set_mine(load);
@@ -517,9 +519,10 @@ impl Coordinator {
             | Message::Compared { op, .. }
             | Message::DiscoveredDone { op }
             | Message::Registry(Saying::DefineDone { op }) => Some(op.boot),
-            Message::Report { batch, .. } | Message::RunTaken { batch } | Message::Busy { batch } => {
-                Some(if batch.node == self.rules.me { batch.boot } else { 0 })
-            }
+            Message::Report { batch, .. }
+            | Message::Asked { batch, .. }
+            | Message::RunTaken { batch }
+            | Message::Busy { batch } => Some(if batch.node == self.rules.me { batch.boot } else { 0 }),
             _ => None,
         };
         match asked_in {
@@ -562,6 +565,9 @@ impl Coordinator {
             Message::Busy { batch } => self.busy(now, batch, from, out),
             Message::Report { batch, flight, stage, ending } => {
                 self.report(now, from, batch, flight, stage, ending, out)
+            }
+            Message::Asked { batch, flight, host, retry_after_ms } => {
+                self.host_asked(from, batch, flight, host, retry_after_ms, out)
             }
             Message::ReportDone { batch, flight, stage } => {
                 self.runs.reported(super::propagate::RunId { batch, flight }, stage)

@@ -21,6 +21,7 @@ use crate::batch::{Discovered, Pick};
 use crate::crawl::frontier;
 use crate::crawl::outcome::Ending;
 use crate::crawl::politeness::{Micros, SECOND};
+use crate::crawl::retry::HostVerdict;
 use crate::id::{BatchId, NodeId, Round, SLOTS, Slot, UrlId};
 use crate::key::UrlKey;
 
@@ -185,6 +186,15 @@ pub enum Input {
         /// Which.
         ticket: u64,
     },
+    /// The request of a fetch that [`Effect::Fetch`] asked for is over; what came of it is told by [`Input::Fetched`], when it is stored.
+    Asked {
+        /// Which.
+        run: RunId,
+        /// What it means for the host.
+        host: HostVerdict,
+        /// What the server asked us to wait.
+        retry_after_ms: Option<u64>,
+    },
     /// A fetch that [`Effect::Fetch`] asked for ended, its content is stored, and these are its links.
     Fetched {
         /// Which.
@@ -307,7 +317,7 @@ pub enum Effect {
         /// The URLs.
         urls: Vec<Discovered>,
     },
-    /// Fetch this, and leave its host alone from `until` on, whatever happens; answer [`Input::Fetched`].
+    /// Fetch this, and leave its host alone from `until` on, whatever happens; answer [`Input::Asked`] and [`Input::Fetched`].
     Fetch {
         /// Names it.
         run: RunId,

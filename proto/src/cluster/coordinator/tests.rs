@@ -15,7 +15,7 @@ use super::super::repair::Changed;
 use super::*;
 use crate::batch::{Discovered, Entry, EntryKind, Pick};
 use crate::crawl::outcome::Ending;
-use crate::crawl::retry::Failure;
+use crate::crawl::retry::{Failure, HostVerdict};
 use crate::key::{DEFAULT_CRAWL, Order, QueueKey, UrlKey};
 use crate::record::{Progress, Status};
 use crate::url::{CanonicalUrl, UrlRules};
@@ -243,6 +243,60 @@ fn a_url_is_kept_leased_fetched_and_processed_on_every_replica() {
     let told = &cluster.nodes[&holder].told;
     assert!(told.iter().any(|what| what.starts_with("FetchEnded")));
     assert!(told.iter().any(|what| what.contains("Settled { flight: 50, page: true }")));
+}
+
+#[test]
+fn a_host_is_free_when_it_was_asked_and_its_page_counts_when_it_is_stored() {
+    let mut cluster = Cluster::new();
+    cluster.run(10 * SECOND);
+    cluster.submit(1, "http://a.example/");
+    cluster.run(11 * SECOND);
+    let holder = cluster.pick(50, "http://a.example/");
+    cluster.run(12 * SECOND);
+    let (run, _) = cluster.nodes[&holder].runs[0];
+    let ended = |cluster: &Cluster| {
+        cluster.nodes[&holder].told.iter().filter(|what| what.starts_with("FetchEnded")).cloned().collect::<Vec<_>>()
+    };
+    assert!(ended(&cluster).is_empty());
+    cluster.step(holder, Input::Asked { run, host: HostVerdict::SlowDown, retry_after_ms: Some(7) });
+    cluster.run(14 * SECOND);
+    let once = [format!(
+        "{:?}",
+        frontier::Input::FetchEnded { flight: 50, host: HostVerdict::SlowDown, retry_after_ms: Some(7) }
+    )];
+    assert_eq!(ended(&cluster), once);
+    assert_eq!(cluster.statuses("http://a.example/"), [Status::SelectedToCrawl; 3], "its page is nowhere yet");
+    cluster.step(holder, Input::Fetched { run, ending: Ending::Answered(Box::default()), links: Vec::new() });
+    cluster.run(15 * SECOND);
+    assert_eq!(ended(&cluster), once, "a host is not released twice");
+    assert_eq!(cluster.statuses("http://a.example/"), [Status::Processed; 3]);
+    cluster.step(holder, Input::Asked { run, host: HostVerdict::Healthy, retry_after_ms: None });
+    cluster.run(16 * SECOND);
+    assert_eq!(ended(&cluster), once, "nobody hears of what is over");
+}
+
+/// An executor tells the owner by letter. One that is of a former batch, or comes twice, frees no host.
+#[test]
+fn another_node_says_once_that_a_host_was_asked() {
+    let mut cluster = Cluster::new();
+    cluster.run(10 * SECOND);
+    cluster.submit(1, "http://a.example/");
+    cluster.run(11 * SECOND);
+    let holder = cluster.pick(50, "http://a.example/");
+    cluster.run(12 * SECOND);
+    let (run, _) = cluster.nodes[&holder].runs[0];
+    let from = cluster.nodes.keys().copied().find(|node| *node != holder).unwrap();
+    let mut asked = |batch: BatchId| {
+        let message = Message::Asked { batch, flight: 50, host: HostVerdict::Healthy, retry_after_ms: None };
+        let letter = Letter { cluster: 7, from, boot: 1, clock: cluster.now, message };
+        cluster.step(holder, Input::Received(letter));
+        cluster.nodes[&holder].told.iter().filter(|what| what.starts_with("FetchEnded")).count()
+    };
+    assert_eq!(asked(BatchId { number: run.batch.number + 1, ..run.batch }), 0);
+    assert_eq!(asked(BatchId { boot: 0, ..run.batch }), 0);
+    assert_eq!(asked(BatchId { node: from, ..run.batch }), 0);
+    assert_eq!(asked(run.batch), 1);
+    assert_eq!(asked(run.batch), 1);
 }
 
 #[test]
