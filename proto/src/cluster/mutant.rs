@@ -160,6 +160,8 @@ mutants! {
     RunUnwritten => "run_unwritten",
     /// Whoever goes on with a run executes it again, though it has printed.
     PrintedForgotten => "printed_forgotten",
+    /// A slot is served when enough others that have nothing of it have said so.
+    TheIgnorantSuffice => "the_ignorant_suffice",
     /// Who has nothing to hand over leaves, whoever has heard of it.
     LeaveUntold => "leave_untold",
     /// Whoever gets a slot claims its jobs with the number that others had.

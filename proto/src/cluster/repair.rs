@@ -191,6 +191,12 @@ impl Pull {
         let gave = move |(_, answer): &(&NodeId, &Answer)| !answer.open.contains(slot) && !answer.failed.contains(slot);
         self.answers.iter().filter(gave).map(|(node, _)| *node)
     }
+
+    /// Whether enough peers gave all they have of a slot, and of those who answered nobody has something that is still to come: who has nothing tells nothing.
+    fn has_enough(&self, slot: Slot, planted: Planted) -> bool {
+        let is_open = self.answers.values().any(|answer| answer.open.contains(slot));
+        self.gave(slot).count() >= self.enough && (!is_open || planted!(planted, TheIgnorantSuffice))
+    }
 }
 
 /// Repair of one node.
@@ -404,8 +410,7 @@ impl Repair {
         let mut ended = Vec::new();
         for pull in self.pulls.values_mut() {
             if std::mem::take(&mut pull.news) {
-                let complete: SlotSet =
-                    pull.slots.iter().filter(|slot| pull.gave(*slot).count() >= pull.enough).collect();
+                let complete: SlotSet = pull.slots.iter().filter(|slot| pull.has_enough(*slot, self.planted)).collect();
                 if !complete.is_empty() {
                     for slot in complete.iter() {
                         self.heard.insert(slot, pull.gave(slot).collect());
@@ -584,6 +589,20 @@ mod tests {
         repair.transferred(NodeId(2), Slot(4), true, Some(0));
         assert!(repair.pulled(10).is_empty(), "node 1 has more of it");
         assert_eq!(repair.pulled(2 * SECOND), [(slots(&[4]), true)]);
+    }
+
+    #[test]
+    fn who_has_nothing_does_not_speak_for_who_has_something() {
+        let mut repair = repair(0);
+        repair.begin_pull(0, 1, slots(&[3]));
+        for (node, has) in [(1, &[3][..]), (2, &[]), (3, &[]), (4, &[3])] {
+            repair.surveyed(10, 1, NodeId(node), &slots(has));
+        }
+        assert!(repair.pulled(10).is_empty());
+        repair.transferred(NodeId(1), Slot(3), true, Some(0));
+        assert!(repair.pulled(10).is_empty(), "node 4 may have what node 1 lacks");
+        repair.transferred(NodeId(4), Slot(3), false, Some(0));
+        assert_eq!(repair.pulled(10), [(slots(&[3]), false)], "who breaks off is not waited for");
     }
 
     #[test]

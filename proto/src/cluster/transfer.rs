@@ -25,7 +25,7 @@ pub struct TransferRules {
     pub at_once: usize,
     /// Parts of one transfer that may be on their way to the disk when the next is asked for.
     pub ahead: usize,
-    /// Silence after which a question is repeated; twice as long each time.
+    /// Silence after which a question is repeated; twice as long each time. A pull that hears nothing for `pull_for` is cut short, and one lost letter must not do that.
     pub retry_after: Micros,
     /// Silence after which a transfer has broken off.
     pub silence_max: Micros,
@@ -35,7 +35,7 @@ pub struct TransferRules {
 
 impl Default for TransferRules {
     fn default() -> Self {
-        TransferRules { at_once: 16, ahead: 2, retry_after: 3 * SECOND, silence_max: 30 * SECOND, broken_max: 256 }
+        TransferRules { at_once: 16, ahead: 2, retry_after: SECOND / 2, silence_max: 30 * SECOND, broken_max: 256 }
     }
 }
 

@@ -22,8 +22,8 @@ pub struct OneNodeRunsWhatIsDue {
     under_way: BTreeMap<u64, (NodeId, String)>,
     wanted: BTreeSet<(String, String)>,
     over: BTreeSet<(String, String)>,
-    /// The last claim of each job.
-    claims: BTreeMap<String, u32>,
+    /// The last claim of each job, and whose it is.
+    claims: BTreeMap<String, (u32, NodeId)>,
     /// Those that are known to be over.
     done: BTreeSet<(String, String)>,
 }
@@ -56,9 +56,14 @@ impl Invariant for OneNodeRunsWhatIsDue {
     fn see(&mut self, before: &Oracle, _at: Micros, event: &Event) -> Result<(), Broken> {
         match event {
             Event::JobClaimed { node, job, number } => {
-                let last = self.claims.insert(job.clone(), *number).unwrap_or(0);
-                if *number <= last && nothing_is_undone(before) {
-                    return Broken::on(*node, format!("job {job} is claimed with {number} after {last}"));
+                let (last, by) = self.claims.get(job).copied().unwrap_or((0, *node));
+                // What was given up and made anew may be kept after all, later than what followed it.
+                if *number <= last && *node != by && nothing_is_undone(before) {
+                    let what = format!("job {job} is claimed with {number}, and node {} had {last}", by.0);
+                    return Broken::on(*node, what);
+                }
+                if *number > last {
+                    self.claims.insert(job.clone(), (*number, *node));
                 }
             }
             Event::RunWanted { job, run } => {
@@ -117,6 +122,8 @@ mod tests {
         let claimed = |node, number| Event::JobClaimed { node, job: "job".into(), number };
         assert_eq!(judge([claimed(A, 1), claimed(B, 2), claimed(A, 5)]), Ok(()));
         assert!(judge([claimed(A, 1), claimed(B, 1)]).is_err());
+        assert_eq!(judge([claimed(A, 2), claimed(A, 1), claimed(B, 3)]), Ok(()));
+        assert!(judge([claimed(A, 2), claimed(A, 1), claimed(B, 2)]).is_err());
     }
 
     #[test]
