@@ -121,7 +121,7 @@ fn a_part_that_does_not_come_is_asked_for_again_under_its_number() {
     let mut transfers = transfers();
     assert_eq!(transfers.named(0, FROM, SLOT, vec![1]), Named::Began);
     let first = draws(&transfers.due(0));
-    assert!(transfers.due(SECOND).is_empty());
+    assert!(transfers.due(TransferRules::default().retry_after - 1).is_empty());
     let wake = transfers.next_wake().unwrap();
     assert_eq!(draws(&transfers.due(wake)), first, "an answer that is late counts too");
     assert!(transfers.next_wake().unwrap() > 2 * wake, "and then less often");
