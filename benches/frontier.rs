@@ -372,7 +372,7 @@ type Waiting<T> = oneshot::Receiver<Result<T, DiskError>>;
 enum Asked {
     Selected(Vec<Pick>, Waiting<()>),
     Kept(Waiting<()>),
-    Refilled(QueueKey, Waiting<(Vec<(Order, Entry)>, bool)>),
+    Refilled(u64, QueueKey, Waiting<(Vec<(Order, Entry)>, bool)>),
     Loaded(u64, Waiting<LoadedQueue>),
     Swept(u64, Waiting<(Vec<LoadedQueue>, Option<QueueKey>)>),
 }
@@ -396,10 +396,10 @@ impl Desk {
 
     fn ask(&mut self, effect: Effect) -> anyhow::Result<()> {
         let asked = match effect {
-            Effect::Refill { queue, after, limit } => {
+            Effect::Refill { read, queue, after, limit } => {
                 let (reply, waiting) = oneshot::channel();
                 self.submit(Job::Refill(queue.clone(), after, limit, reply))?;
-                Asked::Refilled(queue, waiting)
+                Asked::Refilled(read, queue, waiting)
             }
             Effect::Load { read, queue, limit } => {
                 let (reply, waiting) = oneshot::channel();
@@ -432,9 +432,9 @@ impl Desk {
                 waiting.blocking_recv()??;
                 Answer::Heard(None)
             }
-            Asked::Refilled(queue, waiting) => {
+            Asked::Refilled(read, queue, waiting) => {
                 let (entries, more) = waiting.blocking_recv()??;
-                Answer::Heard(Some(Input::Refilled { queue, entries, more }))
+                Answer::Heard(Some(Input::Refilled { read, queue, entries, more }))
             }
             Asked::Loaded(read, waiting) => {
                 let queues = vec![waiting.blocking_recv()??];

@@ -266,12 +266,12 @@ impl Frontier {
                 }
                 Effect::Lost(pick) if alone => self.lost(pick),
                 Effect::Lost(pick) => self.lost_clustered(pick),
-                Effect::Refill { queue, after, limit } => {
+                Effect::Refill { read, queue, after, limit } => {
                     let asked = queue.clone();
                     self.ask(
                         ctx,
                         |reply| Job::Refill(asked, after, limit, reply),
-                        |(entries, more)| vec![Input::Refilled { queue, entries, more }],
+                        move |(entries, more)| vec![Input::Refilled { read, queue, entries, more }],
                     )
                 }
                 Effect::Load { read, queue, limit } => self.ask(

@@ -428,9 +428,9 @@ impl World<'_> {
                 self.step(at, id, coordinator::Input::Settlement { flight, stage, copy, page: false });
             }
             Effect::Lost(pick) => self.step(at, id, coordinator::Input::Lost { pick: Box::new(pick) }),
-            Effect::Refill { queue, after, limit } => {
+            Effect::Refill { read, queue, after, limit } => {
                 let (entries, more) = storage.refill(&queue, after, limit, now.unix_ms);
-                self.step_frontier(at, id, Input::Refilled { queue, entries, more });
+                self.step_frontier(at, id, Input::Refilled { read, queue, entries, more });
             }
             Effect::Load { read, queue, limit } => {
                 let queues = vec![storage.load(&queue, limit, now.unix_ms)];

@@ -204,7 +204,7 @@ impl Frontier {
             Input::Admitted { queue, order, entry, new_host } => self.admitted(now, queue, order, entry, new_host, out),
             Input::Loaded { read, queues, sweep } => self.loaded(now, read, queues, sweep),
             Input::FactsKept { queue, kept } => self.facts_kept(now, &queue, kept),
-            Input::Refilled { queue, entries, more } => self.refilled(now, &queue, entries, more),
+            Input::Refilled { read, queue, entries, more } => self.refilled(now, read, &queue, entries, more),
             Input::Resolved { queue, address } => self.resolved(now, &queue, address),
             Input::FetchEnded { flight, host, retry_after_ms } => {
                 self.fetch_ended(now, flight, host, retry_after_ms, out)
@@ -543,11 +543,11 @@ impl Frontier {
         }
     }
 
-    fn refilled(&mut self, now: Now, key: &QueueKey, mut entries: Vec<(Order, Entry)>, more: bool) {
+    fn refilled(&mut self, now: Now, read: u64, key: &QueueKey, mut entries: Vec<(Order, Entry)>, more: bool) {
         entries.retain(|(order, _)| !self.aloft.contains(&(*order, key.clone())));
         let window_max = self.window_max();
         let Some(queue) = self.queues.get_mut(key) else { return };
-        queue.refilled(entries, more, window_max);
+        queue.refilled(read, entries, more, window_max);
         self.schedule(key, now.mono);
     }
 
@@ -853,6 +853,9 @@ impl Frontier {
 
     /// Nothing in the window: read on, or leave memory.
     fn visit_empty(&mut self, key: &QueueKey, queue: &mut Queue, out: &mut Vec<Effect>) -> Again {
+        if queue.refilling.is_some() {
+            return Again::Waits;
+        }
         if !queue.more {
             return Again::Forget;
         }
@@ -861,8 +864,10 @@ impl Frontier {
             self.leave_on_disk(key.slot());
             return Again::Forget;
         }
-        queue.refilling = true;
-        out.push(Effect::Refill { queue: key.clone(), after: queue.cursor, limit: self.window_max() });
+        self.next_read += 1;
+        let read = self.next_read;
+        queue.refilling = Some(read);
+        out.push(Effect::Refill { read, queue: key.clone(), after: queue.cursor, limit: self.window_max() });
         Again::Waits
     }
 

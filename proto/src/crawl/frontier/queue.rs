@@ -79,10 +79,15 @@ pub(super) struct Queue {
     pub(super) cursor: Option<Order>,
     /// There are, or may be, entries on disk behind the cursor.
     pub(super) more: bool,
-    pub(super) refilling: bool,
+    /// The read behind the cursor that is under way.
+    pub(super) refilling: Option<u64>,
     pub(super) loading: bool,
-    /// An entry came behind the cursor while the disk was being read: it may or may not have been seen.
+    /// An entry came while the queue was being loaded: that may or may not have seen it.
     missed: bool,
+    /// The first of what came behind the cursor while the disk was read there, which may or may not have seen it.
+    came: BTreeMap<Order, Entry>,
+    /// The first entry for which there was no room among them.
+    came_beyond: Option<Order>,
     /// What is being read may be of the past: read from the beginning when it came.
     doubtful: bool,
     pub(super) errands: VecDeque<Errand>,
@@ -116,9 +121,11 @@ impl Queue {
             window: BTreeMap::new(),
             cursor: None,
             more: false,
-            refilling: false,
+            refilling: None,
             loading: false,
             missed: false,
+            came: BTreeMap::new(),
+            came_beyond: None,
             doubtful: false,
             errands: VecDeque::new(),
             busy: false,
@@ -170,7 +177,7 @@ impl Queue {
     pub(super) fn waits(&self) -> bool {
         self.loading
             || self.awaits_address
-            || (self.refilling && self.window.is_empty() && self.errands.is_empty())
+            || (self.refilling.is_some() && self.window.is_empty() && self.errands.is_empty())
             || matches!(self.address, Address::Asked)
     }
 
@@ -228,9 +235,11 @@ impl Queue {
             return;
         }
         let behind = self.cursor.is_none_or(|cursor| order > cursor);
-        if behind && (self.more || self.refilling || self.window.len() >= window_max) {
+        if behind && self.refilling.is_some() {
+            return self.keep_apart(order, entry, window_max);
+        }
+        if behind && (self.more || self.window.len() >= window_max) {
             self.more = true;
-            self.missed |= self.refilling;
             return;
         }
         self.window.insert(order, entry);
@@ -240,17 +249,42 @@ impl Queue {
         self.trim(window_max);
     }
 
-    pub(super) fn refilled(&mut self, entries: Vec<(Order, Entry)>, more: bool, window_max: usize) {
-        self.refilling = false;
-        self.more = more || self.missed;
-        self.missed = false;
+    fn keep_apart(&mut self, order: Order, entry: Entry, window_max: usize) {
+        self.came.insert(order, entry);
+        while self.came.len() > window_max
+            && let Some((last, _)) = self.came.pop_last()
+        {
+            self.came_beyond = Some(self.came_beyond.map_or(last, |first| first.min(last)));
+        }
+    }
+
+    /// The disk was read behind the cursor. The answer to a question that was asked before the queue left memory is the past.
+    pub(super) fn refilled(&mut self, read: u64, entries: Vec<(Order, Entry)>, more: bool, window_max: usize) {
+        if self.refilling != Some(read) {
+            return;
+        }
+        self.refilling = None;
+        let (came, beyond) = (std::mem::take(&mut self.came), self.came_beyond.take());
+        self.more = more || beyond.is_some();
         if std::mem::take(&mut self.doubtful) {
             return self.read_again();
         }
         let cursor = self.cursor;
-        // What is at or before the cursor is known already, and perhaps in flight. Built in one go, a map takes half the memory.
-        let mut read: BTreeMap<Order, Entry> =
-            entries.into_iter().filter(|(order, _)| cursor.is_none_or(|cursor| *order > cursor)).collect();
+        let fits = |order: &Order| {
+            // What is at or before the cursor is known already, and perhaps in flight.
+            cursor.is_none_or(|cursor| *order > cursor) && beyond.is_none_or(|beyond| *order < beyond)
+        };
+        // Built in one go, a map takes half the memory.
+        let mut read: BTreeMap<Order, Entry> = entries.into_iter().filter(|(order, _)| fits(order)).collect();
+        // What came in between lies among what was read, or behind all of it; then it is read when the queue is read on.
+        let end = read.last_key_value().map(|(order, _)| *order);
+        for (order, entry) in came.into_iter().filter(|(order, _)| fits(order)) {
+            if more && end.is_none_or(|end| order > end) {
+                self.more = true;
+            } else {
+                read.insert(order, entry);
+            }
+        }
         self.cursor = self.cursor.max(read.last_key_value().map(|(order, _)| *order));
         if self.window.is_empty() {
             self.window = read;
@@ -263,8 +297,8 @@ impl Queue {
     /// Forgets where it stands on disk.
     pub(super) fn read_again(&mut self) {
         self.missed |= self.loading;
-        self.doubtful |= self.refilling;
-        if !self.loading && !self.refilling {
+        self.doubtful |= self.refilling.is_some();
+        if !self.loading && self.refilling.is_none() {
             self.window.clear();
             (self.cursor, self.more) = (None, true);
         }

@@ -140,6 +140,8 @@ pub enum Input {
     },
     /// The answer to [`Effect::Refill`].
     Refilled {
+        /// The read it answers.
+        read: u64,
         /// The queue.
         queue: QueueKey,
         /// Its next entries.
@@ -222,6 +224,8 @@ pub enum Effect {
     Lost(Pick),
     /// Read more entries of a queue.
     Refill {
+        /// Names this read.
+        read: u64,
         /// The queue.
         queue: QueueKey,
         /// Those behind this place; all if `None`.

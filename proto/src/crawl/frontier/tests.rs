@@ -71,6 +71,8 @@ struct World {
     events: BTreeMap<(Micros, u64), Input>,
     counter: u64,
     sequence: u64,
+    /// New entries take any place among those of their kind, as in a cluster, where it follows from their URLs.
+    mingled: bool,
     requests: Vec<Request>,
     open: BTreeMap<u64, usize>,
     fetched: Vec<(String, Order)>,
@@ -101,6 +103,7 @@ impl World {
             events: BTreeMap::new(),
             counter: 0,
             sequence: 0,
+            mingled: false,
             requests: Vec::new(),
             open: BTreeMap::new(),
             fetched: Vec::new(),
@@ -126,7 +129,8 @@ impl World {
         let queue = QueueKey::new(crawl, &url);
         let new_host = !self.disk.contains_key(&queue);
         self.sequence += 1;
-        let order = Order { priority, depth, sequence: self.sequence };
+        let sequence = if self.mingled { self.sequence ^ self.rng.random_range(0..64) << 32 } else { self.sequence };
+        let order = Order { priority, depth, sequence };
         let entry =
             Entry { url, kind: EntryKind::Page, progress: Progress::new(NodeId::SOLE), redirects: 0, validators: None };
         self.disk.entry(queue.clone()).or_default().insert(order, entry.clone());
@@ -195,9 +199,9 @@ impl World {
                 let Pick { queue, order, entry, .. } = pick;
                 self.later(soon, Input::Admitted { queue, order, entry, new_host: false });
             }
-            Effect::Refill { queue, after, limit } => {
+            Effect::Refill { read, queue, after, limit } => {
                 let (entries, more) = self.read(&queue, after, limit);
-                self.later(soon, Input::Refilled { queue, entries, more });
+                self.later(soon, Input::Refilled { read, queue, entries, more });
             }
             Effect::Load { read, queue, limit } => {
                 let loaded = self.load(&queue, limit);
@@ -615,25 +619,32 @@ proptest! {
     fn every_url_is_fetched_once_politely_and_within_bounds(
         seed in any::<u64>(),
         hosts in 1..25usize,
-        pages in proptest::collection::vec((0..25usize, 0..3u16, 0..3u16, any::<bool>()), 1..150),
+        pages in proptest::collection::vec((0..25usize, 0..3u16, 0..3u16, 0..3u8), 1..150),
         queues_max in 2..12usize,
         window_max in 1..5usize,
         flights_max in 1..6usize,
         failing in 0..3u8,
         news_late_max in prop_oneof![Just(0), 1..3_000_000u64],
         reordered in 0..40usize,
+        mingled in any::<bool>(),
     ) {
         let rules = FrontierRules { queues_max, window_max, flights_max, ..rules() };
-        let mut world = World { news_late_max, ..World::new(rules, seed) };
+        let mut world = World { news_late_max, mingled, ..World::new(rules, seed) };
         let name = |host: usize| format!("h{}.d{}.example", host % hosts, host % hosts % 7);
         for host in 0..hosts {
             let verdict = (host % 5 < usize::from(failing)).then_some(HostVerdict::SlowDown);
             world.hosts.insert(name(host), Host { verdict, ..Host::default() });
         }
-        // Some are on disk from a former run, some come while it runs.
-        for told in [false, true] {
-            for (number, (host, priority, depth, tell)) in pages.iter().enumerate().filter(|(_, page)| page.3 == told) {
-                world.add(&format!("http://{}/{number}", name(*host)), *priority, *depth, *tell);
+        // Some are on disk from a former run, some are told when it begins, and some come while it runs.
+        for coming in 0..3 {
+            for (number, (host, priority, depth, _)) in pages.iter().enumerate().filter(|(_, page)| page.3 == coming) {
+                if coming == 2 {
+                    world.step(Input::Tick);
+                    for _ in 0..world.rng.random_range(0..12) {
+                        world.advance();
+                    }
+                }
+                world.add(&format!("http://{}/{number}", name(*host)), *priority, *depth, coming > 0);
             }
         }
         world.step(Input::Tick);
