@@ -23,8 +23,8 @@ struct Arguments {
     /// Hosts of the web
     #[arg(long, default_value_t = 64)]
     hosts: u32,
-    /// Pages of each host
-    #[arg(long, default_value_t = 100)]
+    /// Pages of each host. The end is looked for every 200 ms: with 100 pages that is a tenth of the whole time
+    #[arg(long, default_value_t = 500)]
     pages: u32,
     /// Runs of each number of nodes
     #[arg(long, default_value_t = 3)]

@@ -5,17 +5,19 @@
 //! it syncs, the next group gathers: the slower the disk, the larger the groups, and when the channel is full the senders wait.
 //!
 //! The thread itself does not wait for what it can do without. While the archive is fsynced, it makes the batch; while the log of the
-//! database is, it works at the next group, whose batch goes behind it. Two threads do nothing but wait for the disk (`helper.rs`).
+//! database is, it works at the next group, whose batch goes behind it; and while that one has to wait, it answers what need not. Two threads do
+//! nothing but wait for the disk (`helper.rs`).
 
 mod clients;
 mod contents;
 mod helper;
 mod replica;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -304,12 +306,12 @@ impl Disk {
     /// Opens the WARC files below `dir` and starts the thread. The join handle ends when all handles are dropped.
     pub fn start(store: Store, options: DiskOptions) -> Result<(Disk, std::thread::JoinHandle<()>), DiskError> {
         let mut work = DiskWork::new(store, options)?;
-        work.helpers = Some((Helper::start("disk-archive")?, Helper::start("disk-log")?));
+        work.helpers = Some(Helpers::start()?);
         let (disk, mut jobs) = Disk::queue();
         let thread = std::thread::Builder::new()
             .name("disk".into())
             .spawn(move || {
-                while let Some(first) = jobs.blocking_recv()
+                while let Some(first) = work.waiting.pop_front().or_else(|| jobs.blocking_recv())
                     && work.perform(first, &mut jobs)
                 {}
                 work.wait_for_sync(); // whoever joins this thread may open the folder next
@@ -353,12 +355,50 @@ pub struct DiskWork {
     failed: Option<DiskError>,
     /// Contents of this group, which the database does not know yet.
     fresh: HashMap<[u8; 16], Original>,
-    /// Who syncs the archive and the log of the database; without them this thread does.
-    helpers: Option<(Helper, Helper)>,
+    /// Who syncs; without them this thread does.
+    helpers: Option<Helpers>,
+    /// Jobs that came while a group waited to be written, in their order.
+    waiting: VecDeque<Job>,
     /// The group before is being synced.
     syncing: Option<UnderWay>,
     /// A group that was written could not be synced: nobody knows what is on disk.
     broken: Option<DiskError>,
+}
+
+/// Who waits for the disk in this thread's place.
+struct Helpers {
+    archive: Helper,
+    log: Helper,
+    /// Lets this thread wait for one of them and for jobs at once.
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Helpers {
+    fn start() -> Result<Helpers, DiskError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.map_err(|error| DiskError::Failed(format!("cannot start the disk thread: {error}")))?;
+        Ok(Helpers { archive: Helper::start("disk-archive")?, log: Helper::start("disk-log")?, runtime })
+    }
+
+    /// Waits until something is done, and answers meanwhile what need not wait. Other jobs wait behind each other, as many as a group has.
+    fn wait(
+        &self,
+        under_way: UnderWay,
+        store: &mut Store,
+        jobs: &mut mpsc::Receiver<Job>,
+        waiting: &mut VecDeque<Job>,
+    ) -> Result<(), DiskError> {
+        self.runtime.block_on(async {
+            let mut done = pin!(under_way.done());
+            loop {
+                tokio::select! {
+                    biased;
+                    done = &mut done => return done,
+                    Some(job) = jobs.recv(), if waiting.len() < GROUP_JOBS_MAX => waiting.extend(read_at_once(store, job)),
+                }
+            }
+        })
+    }
 }
 
 /// A content that is stored: of which URL, where, and the URL's text.
@@ -404,6 +444,7 @@ impl DiskWork {
             failed: None,
             fresh: HashMap::new(),
             helpers: None,
+            waiting: VecDeque::new(),
             syncing: None,
             broken: None,
         })
@@ -417,15 +458,15 @@ impl DiskWork {
             bytes += job.bytes();
             stop |= matches!(job, Job::Stop);
             // What need not wait is answered before the group is written.
-            if let Some(job) = self.read_at_once(job) {
+            if let Some(job) = read_at_once(&mut self.store, job) {
                 let group = if job.is_write() { &mut writes } else { &mut reads };
                 group.push(job);
             }
             let full = writes.len() + reads.len() >= GROUP_JOBS_MAX || bytes >= GROUP_BYTES_MAX;
-            next = if full { None } else { jobs.try_recv().ok() };
+            next = if full { None } else { self.waiting.pop_front().or_else(|| jobs.try_recv().ok()) };
         }
         if !writes.is_empty() {
-            self.commit(writes);
+            self.commit(writes, jobs);
         }
         for job in reads {
             if let Some(job) = self.read_behind(job) {
@@ -444,15 +485,15 @@ impl DiskWork {
     }
 
     /// Writes a group: all of it, or nothing and every sender hears why.
-    fn commit(&mut self, jobs: Vec<Job>) {
+    fn commit(&mut self, jobs: Vec<Job>, more: &mut mpsc::Receiver<Job>) {
         if !self.commit_pause.is_zero() {
             std::thread::sleep(self.commit_pause);
         }
         let before = self.warc.end();
         let mut deferred: Vec<Deferred> = Vec::with_capacity(jobs.len());
-        let outcome = self.write(jobs, &mut deferred);
+        let outcome = self.write(jobs, more, &mut deferred);
         self.fresh.clear();
-        if let (Ok(written), Some((_, log))) = (&outcome, &self.helpers) {
+        if let (Ok(written), Some(Helpers { log, .. })) = (&outcome, &self.helpers) {
             if *written {
                 let sync = self.store.syncing();
                 self.syncing = Some(log.begin(move || {
@@ -483,7 +524,12 @@ impl DiskWork {
     }
 
     /// Says whether there was anything to write.
-    fn write(&mut self, jobs: Vec<Job>, deferred: &mut Vec<Deferred>) -> Result<bool, DiskError> {
+    fn write(
+        &mut self,
+        jobs: Vec<Job>,
+        more: &mut mpsc::Receiver<Job>,
+        deferred: &mut Vec<Deferred>,
+    ) -> Result<bool, DiskError> {
         let mut work = Vec::with_capacity(jobs.len());
         let mut failure = self.failed.clone();
         let mut captured = false;
@@ -509,7 +555,7 @@ impl DiskWork {
         let mut archiving = None;
         if captured && failure.is_none() {
             match (self.warc.unsynced(), &self.helpers) {
-                (Ok(unsynced), Some((archive, _))) => {
+                (Ok(unsynced), Some(Helpers { archive, .. })) => {
                     archiving = Some(archive.begin(move || unsynced.sync().map_err(DiskError::from)));
                 }
                 (Ok(unsynced), None) => failure = unsynced.sync().err().map(DiskError::from),
@@ -535,10 +581,14 @@ impl DiskWork {
             return Ok(false);
         }
         // The archive before the database, and no batch behind one of which nobody knows whether it is on disk.
-        let (before, broken) = (self.syncing.take(), &mut self.broken);
-        change.commit_after(self.helpers.is_none(), || {
-            archiving.map_or(Ok(()), UnderWay::wait)?;
-            if let Some(Err(error)) = before.map(UnderWay::wait) {
+        let (before, broken, waiting, helpers) =
+            (self.syncing.take(), &mut self.broken, &mut self.waiting, &self.helpers);
+        change.commit_after(helpers.is_none(), |store| {
+            let Some(helpers) = helpers else { return Ok(()) };
+            if let Some(archiving) = archiving {
+                helpers.wait(archiving, store, more, waiting)?;
+            }
+            if let Some(Err(error)) = before.map(|before| helpers.wait(before, store, more, waiting)) {
                 *broken = Some(error);
             }
             broken.clone().map_or(Ok(()), Err)
@@ -631,20 +681,6 @@ impl DiskWork {
         Ok(original.map(|(id, row, url)| ((id != key.id()).then_some(id), row, url)))
     }
 
-    /// Answers what nobody takes for durable, ahead of the writes before it; gives back any other job. What is handed out counts when its own write
-    /// is on disk, which is behind them, and records merge in whatever order; a copy that came counts when it is kept, and to be sent one twice does
-    /// no harm; and where the records of a page lie is asked only of pages that are there. In a cluster a host waits for these answers.
-    fn read_at_once(&mut self, job: Job) -> Option<Job> {
-        match job {
-            Job::Replica(job @ ReplicaJob::Select { .. }) => job.read(&mut self.store),
-            Job::Content(job @ (ContentJob::Stand(..) | ContentJob::Offers(..) | ContentJob::Wanted(..))) => {
-                job.read(&self.store);
-            }
-            job => return Some(job),
-        }
-        None
-    }
-
     /// Reads what is in queues, and what becomes of flights, as the writes before leave them, and tells it behind their answers; gives back any
     /// other job. Read only when they are answered, it would be old: the frontier has gone on by then, and would take a host for one that it
     /// knows nothing of. And whoever waits for the disk to be synced before each read has it idle half of the time.
@@ -674,7 +710,7 @@ impl DiskWork {
             job => return Some(job),
         };
         match (&self.helpers, &self.syncing) {
-            (Some((_, log)), Some(_)) => drop(log.begin(move || {
+            (Some(Helpers { log, .. }), Some(_)) => drop(log.begin(move || {
                 tell();
                 Ok(())
             })),
@@ -700,6 +736,20 @@ impl DiskWork {
             _ => unreachable!("writes go to `commit`"),
         }
     }
+}
+
+/// Answers what nobody takes for durable, ahead of the writes before it; gives back any other job. What is handed out counts when its own write
+/// is on disk, which is behind them, and records merge in whatever order; a copy that came counts when it is kept, and to be sent one twice does
+/// no harm; and where the records of a page lie is asked only of pages that are there. In a cluster a host waits for these answers.
+fn read_at_once(store: &mut Store, job: Job) -> Option<Job> {
+    match job {
+        Job::Replica(job @ ReplicaJob::Select { .. }) => job.read(store),
+        Job::Content(job @ (ContentJob::Stand(..) | ContentJob::Offers(..) | ContentJob::Wanted(..))) => {
+            job.read(store);
+        }
+        job => return Some(job),
+    }
+    None
 }
 
 fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
@@ -811,3 +861,6 @@ fn refuse(job: Job, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 
 use std::sync::mpsc;
 
+use tokio::sync::oneshot;
+
 use super::DiskError;
 
 type Task = Box<dyn FnOnce() + Send>;
@@ -12,7 +14,7 @@ pub(super) struct Helper {
 }
 
 /// Something that a helper does.
-pub(super) struct UnderWay(mpsc::Receiver<Result<(), DiskError>>);
+pub(super) struct UnderWay(oneshot::Receiver<Result<(), DiskError>>);
 
 impl Helper {
     pub(super) fn start(name: &'static str) -> Result<Helper, DiskError> {
@@ -26,7 +28,7 @@ impl Helper {
 
     /// Has it do something; it does one thing after the other.
     pub(super) fn begin(&self, task: impl FnOnce() -> Result<(), DiskError> + Send + 'static) -> UnderWay {
-        let (done, wait) = mpsc::channel();
+        let (done, wait) = oneshot::channel();
         // A helper that is gone drops what it is given, which whoever waits hears.
         let _ = self.tasks.send(Box::new(move || drop(done.send(task()))));
         UnderWay(wait)
@@ -36,6 +38,11 @@ impl Helper {
 impl UnderWay {
     /// Waits until it is done.
     pub(super) fn wait(self) -> Result<(), DiskError> {
-        self.0.recv().unwrap_or(Err(DiskError::Stopped))
+        self.0.blocking_recv().unwrap_or(Err(DiskError::Stopped))
+    }
+
+    /// The same for who has something to do meanwhile.
+    pub(super) async fn done(self) -> Result<(), DiskError> {
+        self.0.await.unwrap_or(Err(DiskError::Stopped))
     }
 }

@@ -430,14 +430,14 @@ impl Change<'_> {
 
     /// Writes everything, fsynced. On an error nothing was written, and the store must [`Store::forget`].
     pub fn commit(self) -> Result<(), StoreError> {
-        self.commit_after(true, || Ok(()))
+        self.commit_after(true, |_| Ok(()))
     }
 
-    /// Writes everything when `ready` says so, fsynced or not. On an error nothing was written, and the store must [`Store::forget`].
+    /// Writes everything when `ready` says so, fsynced or not. It may use the store as it was before. On an error nothing was written, and the store must [`Store::forget`].
     pub fn commit_after<E: From<StoreError>>(
         mut self,
         sync: bool,
-        ready: impl FnOnce() -> Result<(), E>,
+        ready: impl FnOnce(&mut Store) -> Result<(), E>,
     ) -> Result<(), E> {
         for queue in std::mem::take(&mut self.touched) {
             let host = self.store.hosts.get_mut(&queue).expect("hosts are forgotten between changes only");
@@ -457,7 +457,7 @@ impl Change<'_> {
         let batch = self.rows.into_batch(|name| self.store.family(name));
         let mut options = WriteOptions::default();
         options.set_sync(sync);
-        ready()?;
+        ready(self.store)?;
         self.store.db.write_opt(batch, &options).map_err(|error| self.store.failed(&error))?;
         self.store.digests.written(digested);
         for id in self.fresh {
