@@ -84,10 +84,8 @@ pub(super) struct Queue {
     pub(super) loading: bool,
     /// An entry came while the queue was being loaded: that may or may not have seen it.
     missed: bool,
-    /// The first of what came behind the cursor while the disk was read there, which may or may not have seen it.
-    came: BTreeMap<Order, Entry>,
-    /// The first entry for which there was no room among them.
-    came_beyond: Option<Order>,
+    /// What came behind the cursor while the disk was read there. Boxed: few queues have it at a time.
+    came: Option<Box<Came>>,
     /// What is being read may be of the past: read from the beginning when it came.
     doubtful: bool,
     pub(super) errands: VecDeque<Errand>,
@@ -103,6 +101,26 @@ pub(super) struct Queue {
     former: Vec<(String, RobotsCopy)>,
     /// Where it stands in the agenda.
     pub(super) wake: Option<(Micros, u64)>,
+}
+
+/// Entries of which nobody knows whether the read under way has seen them.
+#[derive(Default)]
+struct Came {
+    /// The first of them, as many as a window has.
+    entries: BTreeMap<Order, Entry>,
+    /// The first of the others.
+    beyond: Option<Order>,
+}
+
+impl Came {
+    fn add(&mut self, order: Order, entry: Entry, window_max: usize) {
+        self.entries.insert(order, entry);
+        while self.entries.len() > window_max
+            && let Some((last, _)) = self.entries.pop_last()
+        {
+            self.beyond = Some(self.beyond.map_or(last, |first| first.min(last)));
+        }
+    }
 }
 
 impl Queue {
@@ -124,8 +142,7 @@ impl Queue {
             refilling: None,
             loading: false,
             missed: false,
-            came: BTreeMap::new(),
-            came_beyond: None,
+            came: None,
             doubtful: false,
             errands: VecDeque::new(),
             busy: false,
@@ -236,7 +253,7 @@ impl Queue {
         }
         let behind = self.cursor.is_none_or(|cursor| order > cursor);
         if behind && self.refilling.is_some() {
-            return self.keep_apart(order, entry, window_max);
+            return self.came.get_or_insert_default().add(order, entry, window_max);
         }
         if behind && (self.more || self.window.len() >= window_max) {
             self.more = true;
@@ -249,22 +266,13 @@ impl Queue {
         self.trim(window_max);
     }
 
-    fn keep_apart(&mut self, order: Order, entry: Entry, window_max: usize) {
-        self.came.insert(order, entry);
-        while self.came.len() > window_max
-            && let Some((last, _)) = self.came.pop_last()
-        {
-            self.came_beyond = Some(self.came_beyond.map_or(last, |first| first.min(last)));
-        }
-    }
-
     /// The disk was read behind the cursor. The answer to a question that was asked before the queue left memory is the past.
     pub(super) fn refilled(&mut self, read: u64, entries: Vec<(Order, Entry)>, more: bool, window_max: usize) {
         if self.refilling != Some(read) {
             return;
         }
         self.refilling = None;
-        let (came, beyond) = (std::mem::take(&mut self.came), self.came_beyond.take());
+        let Came { entries: came, beyond } = self.came.take().map_or_else(Came::default, |came| *came);
         self.more = more || beyond.is_some();
         if std::mem::take(&mut self.doubtful) {
             return self.read_again();
