@@ -162,6 +162,8 @@ mutants! {
     PrintedForgotten => "printed_forgotten",
     /// A slot is served when enough others that have nothing of it have said so.
     TheIgnorantSuffice => "the_ignorant_suffice",
+    /// Who has said that it has something of a slot is waited for no longer than who says nothing.
+    SlowIsSilent => "slow_is_silent",
     /// Who has nothing to hand over leaves, whoever has heard of it.
     LeaveUntold => "leave_untold",
     /// Whoever gets a slot claims its jobs with the number that others had.

@@ -23,6 +23,9 @@ use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::{NodeId, Slot};
 use crate::key::UrlKey;
 
+/// How often it is looked whether those who have something of a slot that is waited for are still alive.
+const PROMISED_LOOK: Micros = SECOND / 4;
+
 /// Times and bounds of repair.
 #[derive(Clone, Copy, Debug)]
 pub struct RepairRules {
@@ -36,6 +39,8 @@ pub struct RepairRules {
     pub pull_peers: usize,
     /// How long they are waited for, and after each part the next.
     pub pull_for: Micros,
+    /// How long, after what came last, those are waited for who are alive and said that they have something: slow is not silent.
+    pub pull_promised_for: Micros,
     /// But never longer than this.
     pub pull_at_most: Micros,
     /// Reads of the disk for others at once; more wait for the next round.
@@ -52,6 +57,7 @@ impl Default for RepairRules {
             differences_max: 64,
             pull_peers: 2,
             pull_for: SECOND * 3 / 2,
+            pull_promised_for: 10 * SECOND,
             pull_at_most: 60 * SECOND,
             reads_max: 64,
             part_max: COPIES_MAX,
@@ -162,6 +168,17 @@ pub struct Compared {
     pub different: Vec<Slot>,
 }
 
+/// Slots whose pull has come to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pulled {
+    /// Which.
+    pub slots: SlotSet,
+    /// Not all was brought over that somebody may have.
+    pub cut_short: bool,
+    /// Who said anything at all.
+    pub answered: BTreeSet<NodeId>,
+}
+
 /// What a peer said to a pull.
 struct Answer {
     /// Slots of which it has something that was not brought over yet.
@@ -178,6 +195,8 @@ struct Pull {
     /// Whatever was acknowledged before is to be here when it ends.
     began: Micros,
     until: Micros,
+    /// The same of what was promised.
+    promised_until: Micros,
     at_most: Micros,
     /// How many of them are to give all they have.
     enough: usize,
@@ -186,6 +205,17 @@ struct Pull {
 }
 
 impl Pull {
+    /// Something came: there is time for more.
+    fn goes_on(&mut self, now: Micros, rules: &RepairRules) {
+        self.until = self.at_most.min(now + rules.pull_for);
+        self.promised_until = self.at_most.min(now + rules.pull_promised_for);
+    }
+
+    /// Whether somebody alive has something of a slot that is still to come.
+    fn is_promised(&self, slot: Slot, alive: &BTreeSet<NodeId>) -> bool {
+        self.answers.iter().any(|(node, answer)| answer.open.contains(slot) && alive.contains(node))
+    }
+
     /// The peers that gave all they have of a slot.
     fn gave(&self, slot: Slot) -> impl Iterator<Item = NodeId> {
         let gave = move |(_, answer): &(&NodeId, &Answer)| !answer.open.contains(slot) && !answer.failed.contains(slot);
@@ -353,17 +383,17 @@ impl Repair {
     /// Begins a pull that ends early only when so many others gave all they have.
     pub fn begin_pull_of(&mut self, now: Micros, number: u64, slots: SlotSet, enough: usize) {
         let (until, at_most) = (now + self.rules.pull_for, now + self.rules.pull_at_most);
-        let pull = Pull { slots, answers: BTreeMap::new(), began: now, until, at_most, enough, news: false };
+        let (answers, promised_until) = (BTreeMap::new(), until);
+        let pull = Pull { slots, answers, began: now, until, promised_until, at_most, enough, news: false };
         self.pulls.insert(number, pull);
     }
 
     /// A peer says which slots of a pull it has otherwise.
     pub fn surveyed(&mut self, now: Micros, number: u64, from: NodeId, differing: &SlotSet) {
-        let pull_for = self.rules.pull_for;
         let Some(pull) = self.pulls.get_mut(&number) else { return };
         let open: SlotSet = differing.iter().filter(|slot| pull.slots.contains(*slot)).collect();
         if !open.is_empty() {
-            pull.until = pull.at_most.min(now + pull_for);
+            pull.goes_on(now, &self.rules);
         }
         pull.answers.entry(from).or_insert_with(|| Answer { open, failed: SlotSet::default() });
         pull.news = true;
@@ -382,7 +412,7 @@ impl Repair {
     /// A part of a slot came: there is time for the next.
     pub fn part_came(&mut self, now: Micros, slot: Slot) {
         for pull in self.pulls.values_mut().filter(|pull| pull.slots.contains(slot)) {
-            pull.until = pull.at_most.min(now + self.rules.pull_for);
+            pull.goes_on(now, &self.rules);
         }
     }
 
@@ -405,10 +435,13 @@ impl Repair {
         }
     }
 
-    /// The slots whose pull has come to its end by `now`, and whether it was cut short.
-    pub fn pulled(&mut self, now: Micros) -> Vec<(SlotSet, bool)> {
+    /// The slots whose pull has come to its end by `now`. Who is dead is not waited for.
+    pub fn pulled(&mut self, now: Micros, alive: &BTreeSet<NodeId>) -> Vec<Pulled> {
         let mut ended = Vec::new();
         for pull in self.pulls.values_mut() {
+            let mut ends = |slots, cut_short, answers: &BTreeMap<NodeId, Answer>| {
+                ended.push(Pulled { slots, cut_short, answered: answers.keys().copied().collect() });
+            };
             if std::mem::take(&mut pull.news) {
                 let complete: SlotSet = pull.slots.iter().filter(|slot| pull.has_enough(*slot, self.planted)).collect();
                 if !complete.is_empty() {
@@ -416,12 +449,23 @@ impl Repair {
                         self.heard.insert(slot, pull.gave(slot).collect());
                         pull.slots.remove(slot);
                     }
-                    ended.push((complete, false));
+                    ends(complete, false, &pull.answers);
                 }
             }
             if now >= pull.until && !pull.slots.is_empty() {
-                self.heard.extend(pull.slots.iter().map(|slot| (slot, pull.gave(slot).collect())));
-                ended.push((std::mem::take(&mut pull.slots), true));
+                let waits = |slot: &Slot| {
+                    let is_in_time = now < pull.promised_until && !planted!(self.planted, SlowIsSilent);
+                    is_in_time && pull.is_promised(*slot, alive)
+                };
+                let cut: SlotSet = pull.slots.iter().filter(|slot| !waits(slot)).collect();
+                pull.until = pull.promised_until.min(now + PROMISED_LOOK);
+                if !cut.is_empty() {
+                    self.heard.extend(cut.iter().map(|slot| (slot, pull.gave(slot).collect())));
+                    for slot in cut.iter() {
+                        pull.slots.remove(slot);
+                    }
+                    ends(cut, true, &pull.answers);
+                }
             }
         }
         self.pulls.retain(|_, pull| !pull.slots.is_empty());
@@ -572,23 +616,44 @@ mod tests {
         numbers.iter().map(|slot| Slot(*slot)).collect()
     }
 
+    fn all() -> BTreeSet<NodeId> {
+        (1..9).map(NodeId).collect()
+    }
+
+    fn pulled(repair: &mut Repair, now: Micros, alive: &BTreeSet<NodeId>) -> Vec<(SlotSet, bool)> {
+        repair.pulled(now, alive).into_iter().map(|pulled| (pulled.slots, pulled.cut_short)).collect()
+    }
+
+    #[test]
+    fn who_is_slow_is_waited_for_longer_than_who_is_silent_or_dead() {
+        let mut repair = repair(0);
+        repair.begin_pull_of(0, 1, slots(&[3, 4, 5]), 3);
+        repair.surveyed(SECOND, 1, NodeId(1), &slots(&[3, 4]));
+        repair.surveyed(SECOND, 1, NodeId(2), &slots(&[4]));
+        assert_eq!(pulled(&mut repair, 3 * SECOND, &all()), [(slots(&[5]), true)], "a third is silent");
+        assert_eq!(repair.pulls[&1].until, 3 * SECOND + PROMISED_LOOK, "it is not looked again at once");
+        assert_eq!(pulled(&mut repair, 4 * SECOND, &[NodeId(2)].into()), [(slots(&[3]), true)], "node 1 has died");
+        assert!(pulled(&mut repair, 10 * SECOND, &all()).is_empty());
+        assert_eq!(pulled(&mut repair, 11 * SECOND, &all()), [(slots(&[4]), true)], "nor for ever");
+    }
+
     #[test]
     fn a_slot_is_served_when_two_others_gave_what_they_have_or_when_the_time_is_over() {
         let mut repair = repair(0);
         repair.begin_pull(0, 1, slots(&[3, 4, 5]));
         repair.surveyed(10, 1, NodeId(1), &slots(&[3, 4, 77]));
-        assert!(repair.pulled(10).is_empty(), "one other is not enough");
+        assert!(pulled(&mut repair, 10, &all()).is_empty(), "one other is not enough");
         repair.surveyed(10, 1, NodeId(2), &slots(&[4]));
-        assert_eq!(repair.pulled(10), [(slots(&[5]), false)], "nobody has anything of it");
+        assert_eq!(pulled(&mut repair, 10, &all()), [(slots(&[5]), false)], "nobody has anything of it");
         assert_eq!(repair.wanted(|_| false), Some((NodeId(1), Slot(3))));
         assert_eq!(repair.wanted(|slot| slot == Slot(3)), Some((NodeId(1), Slot(4))));
         repair.transferred(NodeId(1), Slot(3), true, Some(0));
-        assert_eq!(repair.pulled(10), [(slots(&[3]), false)]);
+        assert_eq!(pulled(&mut repair, 10, &all()), [(slots(&[3]), false)]);
         repair.transferred(NodeId(1), Slot(4), false, Some(0));
         assert_eq!(repair.wanted(|_| false), Some((NodeId(2), Slot(4))));
         repair.transferred(NodeId(2), Slot(4), true, Some(0));
-        assert!(repair.pulled(10).is_empty(), "node 1 has more of it");
-        assert_eq!(repair.pulled(2 * SECOND), [(slots(&[4]), true)]);
+        assert!(pulled(&mut repair, 10, &all()).is_empty(), "node 1 has more of it");
+        assert_eq!(pulled(&mut repair, 2 * SECOND, &all()), [(slots(&[4]), true)]);
     }
 
     #[test]
@@ -598,11 +663,11 @@ mod tests {
         for (node, has) in [(1, &[3][..]), (2, &[]), (3, &[]), (4, &[3])] {
             repair.surveyed(10, 1, NodeId(node), &slots(has));
         }
-        assert!(repair.pulled(10).is_empty());
+        assert!(pulled(&mut repair, 10, &all()).is_empty());
         repair.transferred(NodeId(1), Slot(3), true, Some(0));
-        assert!(repair.pulled(10).is_empty(), "node 4 may have what node 1 lacks");
+        assert!(pulled(&mut repair, 10, &all()).is_empty(), "node 4 may have what node 1 lacks");
         repair.transferred(NodeId(4), Slot(3), false, Some(0));
-        assert_eq!(repair.pulled(10), [(slots(&[3]), false)], "who breaks off is not waited for");
+        assert_eq!(pulled(&mut repair, 10, &all()), [(slots(&[3]), false)], "who breaks off is not waited for");
     }
 
     #[test]
@@ -612,11 +677,11 @@ mod tests {
         repair.surveyed(8, 1, NodeId(1), &slots(&[3]));
         for asked in [None, Some(6)] {
             repair.transferred(NodeId(1), Slot(3), true, asked);
-            assert!(repair.pulled(9).is_empty(), "what was written between is not here");
+            assert!(pulled(&mut repair, 9, &all()).is_empty(), "what was written between is not here");
             assert_eq!(repair.wanted(|_| false), Some((NodeId(1), Slot(3))), "it is brought over once more");
         }
         repair.transferred(NodeId(1), Slot(3), true, Some(7));
-        assert_eq!(repair.pulled(9), [(slots(&[3]), false)]);
+        assert_eq!(pulled(&mut repair, 9, &all()), [(slots(&[3]), false)]);
     }
 
     #[test]
@@ -626,9 +691,9 @@ mod tests {
         repair.surveyed(0, 1, NodeId(1), &slots(&[3]));
         for second in 1..60 {
             repair.part_came(second * SECOND, Slot(3));
-            assert!(repair.pulled(second * SECOND + 1).is_empty());
+            assert!(pulled(&mut repair, second * SECOND + 1, &all()).is_empty());
         }
         repair.part_came(60 * SECOND, Slot(3));
-        assert_eq!(repair.pulled(60 * SECOND), [(slots(&[3]), true)]);
+        assert_eq!(pulled(&mut repair, 60 * SECOND, &all()), [(slots(&[3]), true)]);
     }
 }

@@ -1,9 +1,10 @@
-//! I22: of a site that has a limit no more pages are fetched than that, in the whole cluster, besides what was in flight when the slot of a page changed hands.
+//! I22: of a site that has a limit no more pages are fetched than that, in the whole cluster, besides what was in flight when the slot of a page changed hands, and
+//! what nobody within reach knew of then.
 //!
 //! Harm: somebody who pays for a hundred pages gets a hundred from every node that cannot hear the others.
 //!
-//! *What is in flight* is a page that was asked for under a lease that ended before W disks had its outcome: nobody could count it. A limit that was raised counts as
-//! it was at most.
+//! *What is in flight* is a page that was asked for under a lease that ended before W disks had its outcome: nobody could count it. *Out of reach* is a page that the
+//! next holder has not, where W or more who may have it were silent until it served the slot. A limit that was raised counts as it was at most.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ struct Fetched {
     limit: Option<u64>,
     /// Pages that a disk has.
     pages: BTreeSet<UrlId>,
-    /// Pages that were in flight when their slot changed hands.
+    /// Pages that were in flight when their slot changed hands, or out of reach of who had it then.
     aloft: BTreeSet<UrlId>,
 }
 
@@ -37,6 +38,8 @@ pub struct SiteLimitsHold {
     under_way: BTreeMap<UrlId, (SiteEpoch, Slot)>,
     /// Disks that have a page.
     copies: BTreeMap<UrlId, BTreeSet<NodeId>>,
+    /// Where pages belong.
+    places: BTreeMap<UrlId, (SiteEpoch, Slot)>,
     /// Who holds the slots.
     holders: BTreeMap<Slot, NodeId>,
 }
@@ -72,6 +75,14 @@ impl Invariant for SiteLimitsHold {
             }
             Event::LeaseHeld { node, slot, acquired: true, .. } => drop(self.holders.insert(*slot, *node)),
             Event::LeaseLost { slot, .. } => self.changes_hands(|other| other == *slot),
+            Event::ServedUnsure { node, slot } => {
+                for (url, (of, place)) in &self.places {
+                    let has = |copies: &BTreeSet<NodeId>| copies.contains(node);
+                    if place == slot && self.copies.get(url).is_some_and(|copies| !has(copies)) {
+                        self.sites.entry(*of).or_default().aloft.insert(*url);
+                    }
+                }
+            }
             Event::NodeCrashed { node } => {
                 let held: BTreeSet<Slot> =
                     self.holders.iter().filter(|(_, holder)| *holder == node).map(|(slot, _)| *slot).collect();
@@ -79,6 +90,9 @@ impl Invariant for SiteLimitsHold {
             }
             Event::FetchStarted(start) if start.kind == FetchKind::Page => {
                 let known = |url| self.copies.get(url).is_some_and(|copies| copies.len() >= before.write_quorum);
+                if let Some(of) = start.site {
+                    self.places.insert(start.url, (of, start.slot));
+                }
                 if let Some(of) = start.site.filter(|_| !known(&start.url)) {
                     self.under_way.insert(start.url, (of, start.slot));
                 }
@@ -106,7 +120,7 @@ impl Invariant for SiteLimitsHold {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{A, B, SLOT, fetch, show, url};
+    use super::super::testing::{A, B, C, SLOT, fetch, show, url};
     use super::*;
     use crate::invariants::testing::durable;
     use crate::world::sites::SiteFacts;
@@ -138,6 +152,15 @@ mod tests {
         assert!(judge([two(), page(3)].concat()).is_err());
         assert_eq!(judge([two(), vec![limit(3)], page(3)].concat()), Ok(()), "it was raised");
         assert_eq!(judge([vec![limit(0)], page(1), page(2)].concat()), Ok(()), "there is none");
+    }
+
+    #[test]
+    fn what_the_next_holder_could_not_hear_of_is_allowed() {
+        let unsure = |node| vec![Event::LeaseLost { node: A, slot: SLOT }, Event::ServedUnsure { node, slot: SLOT }];
+        let settled = || [vec![limit(1)], page(1), vec![durable(B, 1, Status::Processed)]].concat();
+        assert_eq!(judge([settled(), unsure(C), page(2)].concat()), Ok(()));
+        assert!(judge([settled(), unsure(C), page(2), page(3)].concat()).is_err());
+        assert!(judge([settled(), unsure(B), page(2)].concat()).is_err(), "it has the page");
     }
 
     #[test]

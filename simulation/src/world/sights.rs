@@ -25,6 +25,7 @@ impl Sights {
                 return moved.then_some(Event::Sometimes("lease_moved")).into_iter().chain([held]).collect();
             }
             Sight::LeaseLost { slot } => Event::LeaseLost { node: id, slot },
+            Sight::ServedUnsure { slot } => Event::ServedUnsure { node: id, slot },
             Sight::PromiseMade { slots, holder, seq, until } => {
                 let until = clock.true_time(until);
                 return slots.iter().map(|slot| Event::PromiseMade { voter: id, slot, holder, seq, until }).collect();

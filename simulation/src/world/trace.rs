@@ -122,6 +122,13 @@ pub enum Event {
         /// What it held.
         slot: Slot,
     },
+    /// A node serves a slot without having heard from W or more who may have something of it.
+    ServedUnsure {
+        /// The holder.
+        node: NodeId,
+        /// What it serves.
+        slot: Slot,
+    },
     /// A voter promised a slot to a holder.
     PromiseMade {
         /// Who promised.

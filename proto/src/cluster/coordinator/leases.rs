@@ -6,6 +6,7 @@ use super::super::lease::{Extended, Seq};
 use super::super::membership::CUT_OFF;
 use super::super::message::{Message, Op};
 use super::super::mutant::planted;
+use super::super::repair::Pulled;
 use super::super::slot_set::SlotSet;
 use super::{Coordinator, Effect, RENEW_GAP, Sight, Tenure};
 use crate::crawl::frontier;
@@ -299,11 +300,15 @@ impl Coordinator {
 
     /// Slots whose pull has ended are served.
     pub(super) fn serve_pulled(&mut self, now: Micros, out: &mut Vec<Effect>) {
-        for (slots, cut_short) in self.repair.pulled(now) {
+        for Pulled { slots, cut_short, answered } in self.repair.pulled(now, self.membership.alive()) {
             let name = if cut_short { "pull_cut_short" } else { "pulled_before_serving" };
             out.push(Effect::Saw(Sight::Sometimes(name)));
             for slot in slots.iter() {
                 if self.leased.contains(&slot) && self.served.insert(slot) {
+                    let silent = self.witnesses(slot).difference(&answered).count();
+                    if silent >= self.quorum() {
+                        out.push(Effect::Saw(Sight::ServedUnsure { slot }));
+                    }
                     self.tell(frontier::Input::Served { slot }, out);
                 }
             }

@@ -405,6 +405,11 @@ pub enum Sight {
         /// Which slot.
         slot: Slot,
     },
+    /// A slot is served though W or more who may have something of it were silent: what was acknowledged may be missing here.
+    ServedUnsure {
+        /// Which slot.
+        slot: Slot,
+    },
     /// We promised slots, as a voter.
     PromiseMade {
         /// Which.
