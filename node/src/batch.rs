@@ -13,7 +13,7 @@ use proto::date;
 use proto::error_mask::{ErrorBit, ErrorMask};
 use proto::scrape::Processing;
 use proto::site::batch::{Batch, BatchItem};
-use proto::site::{Site, md5_hex, md5_of, state};
+use proto::site::{Manner, Site, md5_hex, md5_of, state};
 use proto::url::{CanonicalUrl, UrlRules};
 use serde_json::{Value as Json, json};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -25,8 +25,10 @@ use crate::edges::web::{Web, robots_hop};
 use crate::extract::{ExtractRules, PageInput, extract};
 use crate::process::{Fresh, process, text_of};
 
-/// Redirects in a row.
+/// Redirects in a row if the site does not say.
 const REDIRECTS_MAX: usize = 5;
+/// Whatever it says.
+const REDIRECTS_LIMIT: usize = 10;
 /// Statuses of URLs, by the numbers of the original.
 const CRAWLED: u8 = 4;
 const PROCESSED: u8 = 7;
@@ -119,7 +121,9 @@ impl<'a> BatchCrawler<'a> {
         let mut url = CanonicalUrl::parse(item.url().map_err(|_| bad())?, &self.urls).map_err(|_| bad())?;
         item.set([("url", json!(url.as_str()))]);
         item.count("crawled");
-        for _ in 0..=REDIRECTS_MAX {
+        let redirects_max =
+            manner_of(&site, &url).redirects_max.map_or(REDIRECTS_MAX, usize::from).min(REDIRECTS_LIMIT);
+        for _ in 0..=redirects_max {
             self.allowed(&url, &site).await?;
             let fetched = self.ask(&url, &site).await?;
             let target = fetched.location().filter(|_| (300..400).contains(&fetched.status));
@@ -152,7 +156,7 @@ impl<'a> BatchCrawler<'a> {
             let mut answer = RobotsAnswer::Absent;
             for _ in 0..=REDIRECTS_MAX {
                 self.wait(url, site).await;
-                match robots_hop(self.web, &at, &self.product_token).await {
+                match robots_hop(self.web, &at, &self.product_token, manner_of(site, url).headers(&at)).await {
                     Ok(found) => {
                         answer = found;
                         break;
@@ -167,7 +171,8 @@ impl<'a> BatchCrawler<'a> {
 
     async fn ask(&mut self, url: &CanonicalUrl, site: &Site) -> Result<Fetched, Missed> {
         self.wait(url, site).await;
-        let order = FetchOrder::new(url.clone());
+        let headers = manner_of(site, url).headers(url.as_str());
+        let order = FetchOrder { headers, ..FetchOrder::new(url.clone()) };
         let patience =
             Duration::from_millis(if site.http_timeout == 0 { u64::from(u32::MAX) } else { site.http_timeout });
         let deadline = (Instant::now() + patience).min(self.deadline);
@@ -185,7 +190,7 @@ impl<'a> BatchCrawler<'a> {
 
     /// Writes down what came; says whether there is something.
     fn came(&self, item: &mut BatchItem, url: &CanonicalUrl, site: &Site, fetched: &Fetched) -> bool {
-        let extracted = read_page(url, fetched, &self.product_token, &self.extract);
+        let extracted = read_page(url, fetched, &self.product_token, &self.extract, Some(&manner_of(site, url)));
         let internal = extracted.links.iter().filter(|link| link.url.host() == url.host()).count();
         let mut errors = ErrorMask::NONE;
         if fetched.status >= 400 {
@@ -227,6 +232,12 @@ impl<'a> BatchCrawler<'a> {
         contents.insert("requests".to_owned(), content(&fetched.request_head, kind::REQUESTS));
         true
     }
+}
+
+/// How a site has one of its URLs asked for.
+fn manner_of(site: &Site, url: &CanonicalUrl) -> Manner {
+    // It was understood when the batch was read.
+    Manner::of_site(&site.for_url(&md5_hex(url.as_str()))).unwrap_or_default()
 }
 
 /// An item that brought nothing: crawled, with an error.
@@ -297,10 +308,11 @@ impl BatchProcessor {
         if !item.errors().is_fit_for_processing() {
             return Ok((ErrorMask::NONE, false));
         }
-        let rules = Processing::of_site(&site).map_err(|_| Missed(ErrorBit::TemplateSource))?;
-        let Some(rules) = rules else { return Ok((ErrorMask::NONE, false)) };
         let url = item.url().ok().and_then(|url| CanonicalUrl::parse(url, &self.urls).ok());
         let url = url.ok_or(Missed(ErrorBit::BadUrl))?;
+        let site = site.for_url(&md5_hex(url.as_str()));
+        let rules = Processing::of_site(&site).map_err(|_| Missed(ErrorBit::TemplateSource))?;
+        let Some(rules) = rules else { return Ok((ErrorMask::NONE, false)) };
         let buffer = |item: &mut BatchItem, list: &str| {
             let last = item.contents().get(list)?.as_array()?.last()?.get("buffer")?.as_str()?.to_owned();
             Some(from_base64(&last))

@@ -8,6 +8,7 @@ use std::time::Instant;
 use actix::{Actor, Context, Handler};
 use proto::batch::EntryKind;
 use proto::scrape::Processing;
+use proto::site::Manner;
 use proto::url::CanonicalUrl;
 use tracing::trace;
 
@@ -52,14 +53,20 @@ impl Parser {
     }
 }
 
-/// Reads an answer of any status.
-pub(crate) fn read_page(url: &CanonicalUrl, fetched: &Fetched, product_token: &str, rules: &ExtractRules) -> Extracted {
+/// Reads an answer of any status. Its links stand where its site says, if that says anything.
+pub(crate) fn read_page(
+    url: &CanonicalUrl,
+    fetched: &Fetched,
+    product_token: &str,
+    rules: &ExtractRules,
+    manner: Option<&Manner>,
+) -> Extracted {
     let texts = |name| -> Vec<String> {
         fetched.header_values(name).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
     };
     // An error page is kept, but its links are nobody's recommendation; a redirect's text is for people.
     let is_read = (200..300).contains(&fetched.status);
-    extract(
+    let mut extracted = extract(
         &PageInput {
             url,
             content_type: fetched.content_type(),
@@ -69,7 +76,11 @@ pub(crate) fn read_page(url: &CanonicalUrl, fetched: &Fetched, product_token: &s
             product_token,
         },
         rules,
-    )
+    );
+    if let Some(places) = manner.and_then(|manner| manner.places(url.as_str())).filter(|_| is_read) {
+        process::collect_links(&places, url, &fetched.body, fetched.content_type(), rules, &mut extracted);
+    }
+    extracted
 }
 
 /// Processes an answer by the rules of its site; `None` if it is no page (an error, a redirect, or nothing at all), or nothing is to become of it.
@@ -141,9 +152,10 @@ impl Handler<FetchedPage> for Parser {
     fn handle(&mut self, page: FetchedPage, _ctx: &mut Self::Context) {
         self.lifeline.handles();
         let started = Instant::now();
-        let extracted = read_page(&page.pick.entry.url, &page.fetched, &self.product_token, &self.rules);
-        let crawls = self.book.now();
-        let processing = crawls.processing(page.pick.queue.crawl());
+        let (crawls, url) = (self.book.now(), &page.pick.entry.url);
+        let manner = crawls.manner(page.pick.queue.crawl(), url.as_str()).map(Arc::as_ref);
+        let extracted = read_page(url, &page.fetched, &self.product_token, &self.rules, manner);
+        let processing = crawls.processing(page.pick.queue.crawl(), url.as_str());
         let processed = processing
             .filter(|_| page.pick.entry.kind == EntryKind::Page)
             .and_then(|rules| {

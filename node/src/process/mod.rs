@@ -14,6 +14,7 @@
 //!
 //! A page is processed where it was parsed, right after it was fetched: CRAWLED lasts as long as that takes, and a node that dies in between fetches it again.
 
+mod collect;
 mod html;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use proto::site::page_filter::{Looked, Moment};
 use proto::url::{CanonicalUrl, UrlRules};
 use serde_json::{Map, Value as Json, json};
 
+pub(crate) use self::collect::collect_links;
 use crate::extract::{Extracted, Link, PageKind};
 
 /// Bytes of a record.
