@@ -6,6 +6,7 @@ mod backups;
 mod batch;
 mod content;
 mod crawl;
+mod fetch;
 mod graph;
 mod notes;
 mod pages;

@@ -14,6 +14,7 @@ use proto::crawl::crawls::Crawls;
 use proto::crawl::filter::Filter;
 use proto::crawl::frontier::FrontierRules;
 use proto::id::{NodeId, Slot};
+use proto::site::FetchLock;
 use tokio::sync::watch;
 use tokio::time::Duration;
 use tracing::{error, info};
@@ -607,6 +608,11 @@ impl Node {
     /// What holds for all queues of clients, and the version of its definition if there is one.
     pub fn client_settings(&self) -> (ClientSettings, Option<Version>) {
         self.book.client_settings()
+    }
+
+    /// Who claims URLs of sites, and the version of that if there is one.
+    pub fn fetch_lock(&self) -> (Option<FetchLock>, Option<Version>) {
+        self.book.fetch_lock()
     }
 
     /// How often proxies have just failed here.

@@ -102,7 +102,7 @@ impl Shared {
             let named = match &request.fetch {
                 None => vec![request.clone()],
                 Some(fetch) => {
-                    let (found, missing) = self.url_fetch(node, swarm, fetch.clone()).await?;
+                    let (found, missing) = self.url_fetch(node, swarm, vec![fetch.clone()]).await?;
                     if let Some(why) = missing {
                         return Err(Failed::new(code::NOT_KEPT, why));
                     }

@@ -171,15 +171,17 @@ impl Shared {
                 }
                 vec![Item::of(general(outcomes))]
             }
-            Operation::UrlFetch
-            | Operation::Batch
+            Operation::UrlFetch => match self.url_fetch(node, swarm, bodies).await {
+                Ok((object, error)) => vec![Item { error, ..Item::of(object) }],
+                Err(failed) => refusal(failed),
+            },
+            Operation::Batch
             | Operation::SqlCustom
             | Operation::UrlAge
             | Operation::UrlPurge
             | Operation::FieldRecalculate => {
                 let [body] = <[Json; 1]>::try_from(bodies).unwrap_or([Json::Null]);
                 let answered = match operation {
-                    Operation::UrlFetch => self.url_fetch(node, swarm, body).await,
                     Operation::Batch => self.batch(node, swarm, body).await.map(|batch| (batch, None)),
                     Operation::UrlAge => self.url_age(node, swarm, body).await,
                     Operation::UrlPurge => self.url_purge(node, swarm, body).await,
@@ -294,7 +296,9 @@ impl Shared {
             site["tcDate"] = crawled;
         }
         site["tcDateProcess"] = processed;
-        Ok(missing)
+        let (deleted, silent) = self.deleted_count(node, swarm, id).await?;
+        site["deletedURLs"] = json!(deleted);
+        Ok(missing.or(silent))
     }
 
     async fn site_find(&self, node: &Node, swarm: &Arc<Swarm>, mut bodies: Vec<Json>) -> Vec<Item> {

@@ -10,6 +10,7 @@
 mod attribute;
 pub mod batch;
 pub mod content;
+mod fetch;
 mod filter;
 mod frequency;
 mod gone;
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
 pub use self::content::{UrlContent, UrlPut};
+pub use self::fetch::{FetchLock, UrlFetch};
 pub use self::filter::SiteFilter;
 pub use self::frequency::{Allowed, Frequencies};
 pub use self::gone::Gone;
@@ -39,7 +41,7 @@ pub use self::operation::{BadRequest, Criterions, Operation, SiteCleanup, SiteDe
 pub use self::proxy::{NoSuchChange, ProxyOrder, SiteProxy};
 pub use self::update::SiteUpdate;
 pub use self::upkeep::Upkeep;
-pub use self::url::{SiteSelect, UrlFetch, UrlNew, UrlOrder, UrlRow, json_of, with_site};
+pub use self::url::{SiteSelect, UrlNew, UrlOrder, UrlRow, json_of, with_site};
 use crate::crawl::definition::{CrawlDefinition, CrawlState, SEEDS_MAX};
 use crate::crawl::filter::Scope;
 use crate::key::crawl_name_is_valid;
