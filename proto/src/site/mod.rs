@@ -34,7 +34,7 @@ pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
 pub use self::content::{UrlContent, UrlPut};
 pub use self::fetch::{FetchLock, UrlFetch};
 pub use self::filter::SiteFilter;
-pub use self::frequency::{Allowed, Frequencies};
+pub use self::frequency::{Allowed, Frequencies, Turn};
 pub use self::gone::Gone;
 pub use self::manner::{Manner, Places};
 pub use self::operation::{BadRequest, Criterions, Operation, SiteCleanup, SiteDelete, SiteFind, SiteStatus, code};
