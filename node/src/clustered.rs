@@ -6,6 +6,7 @@ mod backups;
 mod batch;
 mod content;
 mod crawl;
+mod entries;
 mod fetch;
 mod graph;
 mod notes;
@@ -229,6 +230,7 @@ impl ClusteredNode {
                 let shared = Arc::downgrade(&shared);
                 Arc::new(move |crawl, url| source::headers_of(&shared.upgrade()?, crawl, url))
             },
+            entries: entries::keeper(Arc::downgrade(&shared)),
             seed: identity.node().0 ^ crate::edges::clock::unix_ms(),
         };
         tokio::spawn(admission::follow(Arc::clone(&swarm), identity.peer(), shared.listed.clone(), changed));

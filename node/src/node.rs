@@ -342,8 +342,11 @@ impl Node {
             let to_parsed = parsed.clone();
             let to_end = Ends::of("scorer");
             ends.push(to_end.clone());
-            let make =
-                move |lifeline| Scorer::new(storage.clone(), rules.clone(), metrics.clone(), mailbox_max, lifeline);
+            let entries = cluster.as_ref().map(|cluster| Arc::clone(&cluster.entries));
+            let make = move |lifeline| {
+                let (storage, rules, entries) = (storage.clone(), rules.clone(), entries.clone());
+                Scorer::new(storage, rules, entries, metrics.clone(), mailbox_max, lifeline)
+            };
             // Beside a parser: pages that were parsed one after the other go on to the disk together, as one group with one
             // fsync, and the main thread is woken once for all of them.
             supervisor.keep("scorer", arbiters.first().unwrap_or(&main), make, move |address| {

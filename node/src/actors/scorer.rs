@@ -15,15 +15,16 @@ use proto::crawl::retry::Failure;
 use proto::error_mask::{ErrorBit, ErrorMask};
 use proto::record::{Findings, Validators};
 use proto::url::{CanonicalUrl, UrlRules};
-use tracing::info;
+use tracing::{debug, info};
 
 use super::can_end;
 use crate::actors::fetcher::retry_after_ms;
 use crate::crawls::CrawlBook;
 use crate::edges::disk::Landing;
 use crate::edges::http::Fetched;
+use crate::edges::web::Pending;
 use crate::extract::{Extracted, Link as PageLink, LinkKind};
-use crate::messages::{ParsedPage, StorePage};
+use crate::messages::{FeedEntries, KeepEntries, ParsedPage, StorePage};
 use crate::metrics::Metrics;
 use crate::supervisor::{Lifeline, Link};
 
@@ -49,6 +50,8 @@ pub struct FollowRules {
 pub struct Scorer {
     storage: Link<StorePage>,
     rules: Arc<FollowRules>,
+    /// Who keeps entries of feeds; none for a node alone, which has no sites.
+    entries: Option<KeepEntries>,
     metrics: Metrics,
     mailbox_max: usize,
     lifeline: Lifeline,
@@ -59,11 +62,32 @@ impl Scorer {
     pub fn new(
         storage: Link<StorePage>,
         rules: Arc<FollowRules>,
+        entries: Option<KeepEntries>,
         metrics: Metrics,
         mailbox_max: usize,
         lifeline: Lifeline,
     ) -> Scorer {
-        Scorer { storage, rules, metrics, mailbox_max, lifeline }
+        Scorer { storage, rules, entries, metrics, mailbox_max, lifeline }
+    }
+
+    /// Has the entries of a feed kept, and the feed stored then: a feed that is stored has been seen by everybody, and its entries must be there.
+    fn store_after(&self, kept: Pending<'static, Result<(), String>>, landing: Landing) {
+        let (storage, metrics) = (self.storage.clone(), self.metrics.clone());
+        actix::spawn(async move {
+            let landing = match kept.await {
+                Ok(()) => landing,
+                Err(error) => {
+                    debug!(
+                        url = landing.pick.entry.url.as_str(),
+                        error, "entries of a feed are not kept, it is tried again"
+                    );
+                    Landing::failed(landing.pick, Failure::Lost, landing.unix_ms)
+                }
+            };
+            if storage.pass(StorePage(Box::new(landing))).is_err() {
+                metrics.dropped.inc();
+            }
+        });
     }
 }
 
@@ -79,9 +103,18 @@ impl Actor for Scorer {
 impl Handler<ParsedPage> for Scorer {
     type Result = ();
 
-    fn handle(&mut self, page: ParsedPage, _ctx: &mut Self::Context) {
+    fn handle(&mut self, mut page: ParsedPage, _ctx: &mut Self::Context) {
         self.lifeline.handles();
+        let entries = page.processed.as_mut().map(|processed| std::mem::take(&mut processed.entries));
+        let entries = entries.filter(|entries| !entries.is_empty()).zip(self.entries.clone()).map(|(entries, keep)| {
+            let unix_ms = page.fetched.started_unix_ms + u64::from(page.fetched.elapsed_ms);
+            let media_type = &page.extracted.media_type;
+            keep(FeedEntries::of(&page.pick, page.fetched.status, media_type, unix_ms, entries))
+        });
         let landing = land(page, &self.rules);
+        if let Some(kept) = entries {
+            return self.store_after(kept, landing);
+        }
         if self.storage.pass(StorePage(Box::new(landing))).is_err() {
             self.metrics.dropped.inc();
         }

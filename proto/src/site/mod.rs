@@ -90,6 +90,8 @@ pub mod url_type {
     pub const REGULAR: u8 = 0;
     /// They are not followed.
     pub const SINGLE: u8 = 1;
+    /// Only of a URL that is told: it came with a feed, and is not fetched.
+    pub const FETCHED: u8 = 4;
 }
 
 /// A root URL.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::operation::{BadRequest, Criterions, object, read, without_nulls};
-use super::{Attribute, GENERAL_SITE, Ignored, Site, UrlPut, md5_hex};
+use super::{Attribute, GENERAL_SITE, Ignored, Site, UrlPut, md5_hex, url_type};
 use crate::control::records::UrlName;
 use crate::date;
 use crate::id::UrlId;
@@ -329,8 +329,10 @@ impl UrlRow<'_> {
 /// Puts into a URL that is told what is its site's to say: the fields that a URL of the original has of its own.
 pub fn with_site(mut url: Json, site: &Site) -> Json {
     if let Json::Object(fields) = &mut url {
+        let number = |name: &str| fields.get(name).and_then(Json::as_u64);
+        let came_with_feed = number("crawled") == Some(0) && number("processed") > Some(0);
         let said = [
-            ("type", Json::from(site.url_type)),
+            ("type", Json::from(if came_with_feed { url_type::FETCHED } else { site.url_type })),
             ("requestDelay", Json::from(site.request_delay)),
             ("processingDelay", Json::from(site.processing_delay)),
             ("httpTimeout", Json::from(site.http_timeout)),
@@ -372,6 +374,10 @@ mod tests {
         );
         assert_eq!((&told["httpMethod"], &told["status"]), (&json!("get"), &json!(1)));
         assert_eq!(with_site(Json::Null, &site), Json::Null);
+        let entry = with_site(json!({"url": "http://a.example/", "crawled": 0, "processed": 1}), &site);
+        assert_eq!(entry["type"], 4, "an entry of a feed was never asked for");
+        let page = with_site(json!({"url": "http://a.example/", "crawled": 2, "processed": 1}), &site);
+        assert_eq!(page["type"], 1);
     }
 
     #[test]
