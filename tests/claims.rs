@@ -1,6 +1,6 @@
 //! URL_FETCH that claims: whoever asks, through whichever node and at the same time as others, gets URLs that nobody else gets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
@@ -48,6 +48,25 @@ fn urls_that_are_claimed_through_all_nodes_at_once_are_given_to_one_each() {
     let given = given.into_inner().unwrap();
     assert!(given.values().all(|times| *times == 1), "some were given out twice: {given:?}");
     assert_eq!(given.len(), URLS);
+
+    // An answer of all nodes together names them all, one of each only itself.
+    let entries = |merge: &str| {
+        let (_, answer) = dc(data, "SITE_STATUS", &json!({"id": "news"}), &["--merge", merge]);
+        answer["itemsList"].as_array().cloned().unwrap_or_default()
+    };
+    let names = |entry: &Value, field: &str| -> BTreeSet<String> {
+        entry[field].as_str().unwrap_or_default().split(';').map(str::to_owned).collect()
+    };
+    wait_until("all nodes are named", || {
+        let (merged, each) = (entries("1"), entries("0"));
+        let hosts: BTreeSet<String> = each.iter().flat_map(|entry| names(entry, "host")).collect();
+        merged.len() == 1
+            && each.len() == 3
+            && merged[0]["port"] == "0;0;0"
+            && names(&merged[0], "host") == hosts
+            && hosts.len() == 3
+            && names(&merged[0], "node") == each.iter().flat_map(|entry| names(entry, "node")).collect()
+    });
 
     // A site tells how many of its URLs are deleted and wait to be purged; what purges by itself may have come between.
     let mut left = (0..URLS).map(|n| format!("http://127.0.0.1:1/{n}"));
