@@ -19,6 +19,8 @@ fn server() -> RawServer {
         "/picture" => Reply::file("image/gif", "GIF89a...."),
         "/jump1" => Reply::redirect("/jump2"),
         "/jump2" => Reply::redirect("/jump3"),
+        "/plain" => Reply::text("<a href='/linked'>linked</a>"),
+        "/linked" => Reply::text("nothing more"),
         "/fresh1" => Reply::file("text/html", "<meta http-equiv=refresh content='0; url=/fresh2'>"),
         "/fresh2" => Reply::file("text/html", "<meta http-equiv=refresh content='0; url=/fresh3'>"),
         _ => Reply::status(404),
@@ -52,6 +54,18 @@ fn properties_hold_on_the_wire(data: &str) {
     let refreshes = json!({"id": "refreshes", "urls": [server.url("/fresh1")], "requestDelay": 20, "properties": [
         {"name": "HTML_REDIRECTS_MAX", "value": 1}]});
     made(data, &refreshes);
+    // What the server says is text is taken for HTML; the last site goes through a proxy, which answers itself.
+    let typed = json!({"id": "typed", "urls": [server.url("/plain")], "requestDelay": 20, "properties": [
+        {"name": "CONTENT_TYPE_MAP", "value": {"text/plain": "text/html"}}]});
+    made(data, &typed);
+    let proxy = RawServer::start(|asked| match asked.path {
+        path if path.ends_with("/far") => Reply::page(&["/far"]),
+        _ => Reply::status(404),
+    });
+    let (host, port) = (proxy.address().ip().to_string(), proxy.address().port());
+    let far = json!({"id": "far", "urls": [server.url("/far")], "requestDelay": 20, "properties": [
+        {"name": "HTTP_PROXY_HOST", "value": host}, {"name": "HTTP_PROXY_PORT", "value": port}]});
+    made(data, &far);
     let settled = |id: &str, path: &str| {
         let told = url(data, id, &server.url(path));
         told["status"].as_u64() >= Some(4) && told["tcDate"].is_string()
@@ -59,6 +73,8 @@ fn properties_hold_on_the_wire(data: &str) {
     wait_until("everything is crawled", || {
         ["/", "/page", "/own", "/picture", "/jump1", "/jump2"].iter().all(|path| settled("news", path))
             && ["/fresh1", "/fresh2"].iter().all(|path| settled("refreshes", path))
+            && ["/plain", "/linked"].iter().all(|path| settled("typed", path))
+            && settled("far", "/far")
     });
 
     let head = |path: &str| server.head_of(path).expect("it was asked for").to_ascii_lowercase();
@@ -71,8 +87,12 @@ fn properties_hold_on_the_wire(data: &str) {
     let plain = head("/fresh2");
     assert!(!plain.contains("cookie") && !plain.contains("x-crawl") && !plain.contains("referer"), "{plain}");
 
+    assert_eq!(url(data, "typed", &server.url("/plain"))["contentType"], "text/html");
+    assert_eq!(url(data, "far", &server.url("/far"))["httpCode"], 200);
+    assert!(proxy.head_of(&server.url("/far")).is_some(), "the proxy was asked: {:?}", proxy.pages());
+
     let asked = server.pages();
-    for path in ["/nav", "/deeper", "/never", "/jump3", "/fresh3"] {
+    for path in ["/nav", "/deeper", "/never", "/jump3", "/fresh3", "/far"] {
         assert!(!asked.iter().any(|other| other == path), "{path} was asked for: {asked:?}");
     }
     let bits = |id: &str, path: &str| url(data, id, &server.url(path))["errorMask"].clone();

@@ -3,6 +3,7 @@
 //! The crawler's steps are in their order (DC-35 to DC-42): the item's URL and site; a site that is not active, or a limit that is reached, skips it; status and counts; the delay;
 //! robots.txt, whose rules are kept for the life of the batch; the request; what came. An item without any content is left out of the batch that goes out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -327,6 +328,7 @@ impl BatchProcessor {
         };
         let said = item.url_fields().get("contentType").and_then(Json::as_str).map(str::to_owned);
         let content_type = header("content-type").map(str::to_owned).or(said);
+        let content_type = manner_of(&site, &url).content_type(content_type.as_deref()).map(Cow::into_owned);
         let input = PageInput {
             url: &url,
             content_type: content_type.as_deref(),

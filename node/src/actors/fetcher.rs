@@ -156,7 +156,7 @@ impl FetcherParts {
 
     /// Asks directly, or through the proxies that the site has for the host, one after the other.
     async fn ask(&self, crawl: &str, order: &mut FetchOrder) -> Result<Fetched, Failure> {
-        let proxies = match self.proxies.way(&self.book.now(), crawl, order.url.host()) {
+        let proxies = match self.proxies.way(&self.book.now(), crawl, &order.url) {
             Way::Direct => {
                 let fetched = self.web.fetch(order).await;
                 return fetched.map_err(|error| {

@@ -213,6 +213,11 @@ mod tests {
         let plain = json!({"isLocking": true, "urlUpdate": null});
         assert!(!UrlFetch::read(plain.clone()).unwrap().locks() && !UrlFetch::is_change(&plain.to_string()));
         assert!(UrlFetch::is_change(&json!([plain, claim]).to_string()) && !UrlFetch::is_change("nonsense"));
+        let asks = |body: &Json| {
+            let (operation, body) = (crate::site::Operation::UrlFetch, body.to_string());
+            crate::control::Request::Operation { operation, body, merge: true }.is_question()
+        };
+        assert!(asks(&plain) && !asks(&claim), "who may only look may not claim");
         assert!(!UrlFetch::read(json!({"lock": 0, "urlUpdate": {"state": 1}})).unwrap().locks());
         for (body, word) in [
             (json!({"urlUpdate": {"nosuch": 1}}), "urlUpdate.nosuch"),

@@ -7,17 +7,20 @@
 //! | REFERER_SELF_URL | other than 0: `Referer` is the URL itself |
 //! | HTTP_REDIRECTS_MAX | redirects in a row; 0 follows none |
 //! | HTML_REDIRECTS_MAX | the same of `<meta http-equiv="refresh">` |
+//! | CONTENT_TYPE_MAP | `{"text/plain": "text/html"}`: what a server says of a page is taken for something else |
+//! | HTTP_PROXY_HOST, HTTP_PROXY_PORT | a proxy beside those of the site, with the lowest priority |
 //! | COLLECT_URLS_XPATH_LIST | where links stand: `{"sets": {"regular expression of the page's URL": ["//a/@href"]}, "mode": 0}`, or a list that is for all pages |
 //!
 //! A property may be for one URL alone (`urlMd5`): then it counts there instead of the one of the site, see [`Site::for_url`].
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
 use serde_json::Value as Json;
 
 use super::operation::BadRequest;
-use super::{Property, Site};
+use super::{Property, Site, SiteProxy};
 use crate::scrape::Target;
 use crate::source::task::check_header;
 
@@ -27,6 +30,9 @@ const REFERER: &str = "REFERER_SELF_URL";
 const HTTP_REDIRECTS: &str = "HTTP_REDIRECTS_MAX";
 const HTML_REDIRECTS: &str = "HTML_REDIRECTS_MAX";
 const COLLECT: &str = "COLLECT_URLS_XPATH_LIST";
+const TYPES: &str = "CONTENT_TYPE_MAP";
+const PROXY_HOST: &str = "HTTP_PROXY_HOST";
+const PROXY_PORT: &str = "HTTP_PROXY_PORT";
 /// Headers of one request.
 const HEADERS_MAX: usize = 64;
 /// Places where links stand.
@@ -42,6 +48,9 @@ pub struct Manner {
     /// Refreshes in a row, if the site says.
     pub refreshes_max: Option<u8>,
     collect: Option<Collect>,
+    /// Types of content, in lower case, and what they are taken for.
+    types: BTreeMap<String, String>,
+    proxy: Option<SiteProxy>,
 }
 
 /// Where links stand.
@@ -118,7 +127,31 @@ impl Manner {
                 )
             }
         };
+        let mut types = BTreeMap::new();
+        if let Some((at, value)) = read(TYPES) {
+            for (from, to) in pairs(value, '=', ',').map_err(|what| bad(at, what))? {
+                let is_type =
+                    |name: &str| name.split('/').filter(|part| !part.is_empty()).count() == 2 && name.is_ascii();
+                if !is_type(&from) || !is_type(&to) {
+                    return Err(bad(at, format!("{from:?} to {to:?}: a type looks like text/html")));
+                }
+                types.insert(from.to_ascii_lowercase(), to.to_ascii_lowercase());
+            }
+        }
+        let proxy = match (read(PROXY_HOST), read(PROXY_PORT)) {
+            (None, _) => None,
+            (Some((at, host)), port) => {
+                let host = match port {
+                    Some((_, port)) => format!("{}:{}", host.trim(), port.trim()),
+                    None => host.trim().to_owned(),
+                };
+                let proxy = SiteProxy::at(host).checked();
+                Some(proxy.map_err(|error| bad(at, format!("{}, with {PROXY_PORT}", error.what)))?)
+            }
+        };
         Ok(Manner {
+            types,
+            proxy,
             headers,
             referer: read(REFERER).is_some_and(|(_, value)| value.trim() != "0"),
             redirects_max: number(HTTP_REDIRECTS)?,
@@ -135,6 +168,21 @@ impl Manner {
             headers.push(("referer".to_owned(), url.to_owned()));
         }
         headers
+    }
+
+    /// What a page is taken for that is said to be of this type.
+    pub fn content_type<'a>(&self, said: Option<&'a str>) -> Option<Cow<'a, str>> {
+        let said = said?;
+        let (essence, parameters) = said.split_at(said.find(';').unwrap_or(said.len()));
+        match self.types.get(&essence.trim().to_ascii_lowercase()) {
+            Some(taken_for) => Some(Cow::Owned(format!("{taken_for}{parameters}"))),
+            None => Some(Cow::Borrowed(said)),
+        }
+    }
+
+    /// A proxy beside those of the site.
+    pub fn proxy(&self) -> Option<&SiteProxy> {
+        self.proxy.as_ref()
     }
 
     /// Where the links of a page stand, if the site says; nowhere if it says so of other pages only.
@@ -287,6 +335,26 @@ mod tests {
     }
 
     #[test]
+    fn types_are_taken_for_others_and_keep_their_parameters() {
+        let manner = manner(json!([{"name": "CONTENT_TYPE_MAP", "value": {"Text/Plain": "text/html"}}]));
+        let taken = |said: &'static str| manner.content_type(Some(said)).unwrap().into_owned();
+        assert_eq!(taken("text/plain; charset=utf-8"), "text/html; charset=utf-8");
+        assert_eq!((taken("TEXT/plain"), taken("text/css")), ("text/html".to_owned(), "text/css".to_owned()));
+        assert!(manner.content_type(None).is_none());
+    }
+
+    #[test]
+    fn a_proxy_may_be_a_property() {
+        let of = |list: Json| manner(list).proxy().map(|proxy| (proxy.host.clone(), proxy.priority));
+        let two =
+            json!([{"name": "HTTP_PROXY_HOST", "value": "proxy.example"}, {"name": "HTTP_PROXY_PORT", "value": 3128}]);
+        assert_eq!(of(two), Some(("proxy.example:3128".to_owned(), 0)));
+        let one = json!([{"name": "HTTP_PROXY_HOST", "value": "http://proxy.example:80/"}]);
+        assert_eq!(of(one), Some(("proxy.example:80".to_owned(), 0)));
+        assert_eq!(of(json!([{"name": "HTTP_PROXY_PORT", "value": 3128}])), None);
+    }
+
+    #[test]
     fn what_is_for_one_url_is_put_over_what_is_for_all() {
         let id = "00112233445566778899aabbccddeeff";
         let site = site(json!([
@@ -325,6 +393,8 @@ mod tests {
             ("COLLECT_URLS_XPATH_LIST", json!({"sets": {"": ["//a", "//["]}}), ".sets[\"\"][1]: at character 3"),
             ("COLLECT_URLS_XPATH_LIST", json!({"sets": {}, "mode": 2}), ".mode: 2"),
             ("COLLECT_URLS_XPATH_LIST", json!([7]), "[0]: is no text"),
+            ("CONTENT_TYPE_MAP", json!({"text": "text/html"}), "a type looks like"),
+            ("HTTP_PROXY_HOST", json!("proxy.example"), "has no port"),
         ] {
             for url_md5 in ["", "00112233445566778899aabbccddeeff"] {
                 let list = json!([{"name": "X", "value": 1}, {"name": name, "value": value, "urlMd5": url_md5}]);
