@@ -247,7 +247,7 @@ fn through_operations(data: &str, work: &Path, server: &RawServer) {
         batch = done(data, "BATCH", &json!({"id": 5, "items": [item("/"), item("/?new")]}));
         !batch["items"].as_array().unwrap().iter().any(late)
     });
-    let again = &batch["items"][0];
+    let again = batch["items"][0].clone();
     assert_eq!(again["urlObj"]["status"], 7, "{batch}");
     assert!(again["urlObj"]["crawled"].as_u64() >= Some(2), "{batch}");
     assert_eq!(told(&again["urlContentResponse"])["items"][0]["title"], "Bridge open");
@@ -261,6 +261,21 @@ fn through_operations(data: &str, work: &Path, server: &RawServer) {
         "nosuch",
     );
     refused(data, "BATCH", &json!({"items": [{"urlObj": {}}]}), 2000, "items[0].urlObj.url");
+
+    // An item may bring rules of its own: what is told goes by them, what is kept by those of the site.
+    let mut own = item("/");
+    own["properties"] = json!({"template": {"tags": {"headline": "//h1"}}});
+    wait_until("the batch with rules of its own is done", || {
+        batch = done(data, "BATCH", &json!({"items": [own]}));
+        !late(&batch["items"][0])
+    });
+    let mine = &batch["items"][0];
+    assert_eq!(told(&mine["urlContentResponse"])["items"], json!([{"headline": "Bridge open"}]), "{batch}");
+    assert_eq!((&mine["urlObj"]["errorMask"], &mine["urlObj"]["urlMd5"]), (&json!(0), &again["urlObj"]["urlMd5"]));
+    let kept = done(data, "URL_CONTENT", &json!({"siteId": "news", "url": server.url("/"), "contentTypeMask": 1}));
+    assert_eq!(told(&kept[0])["items"][0]["title"], "Bridge open");
+    own["properties"] = json!({"template": {"tags": {"headline": "//["}}});
+    refused(data, "BATCH", &json!({"items": [own]}), 2000, "items[0].siteObj.properties");
 
     let file = work.join("batch.json");
     std::fs::write(&file, json!({"items": [item("/")]}).to_string()).unwrap();

@@ -252,7 +252,15 @@ fn failed(item: &mut BatchItem, bit: ErrorBit) {
     ]);
 }
 
+/// Whether a page was none of the rules' business.
+fn is_skipped(bits: ErrorMask) -> bool {
+    let none_of_its_business =
+        [ErrorBit::UnsupportedContentType, ErrorBit::WrongMime, ErrorBit::CrawlerFilters, ErrorBit::ProcessorFilters];
+    none_of_its_business.iter().any(|bit| bits == ErrorMask::from(*bit))
+}
+
 /// What a batch is processed with.
+#[derive(Clone)]
 pub struct BatchProcessor {
     /// How pages are read.
     pub extract: ExtractRules,
@@ -268,19 +276,14 @@ impl BatchProcessor {
         batch.shorten();
         for item in &mut batch.items {
             let began = std::time::Instant::now();
-            let (bits, done) = match self.item(item) {
+            let site = item.site().map_err(|_| Missed(ErrorBit::SiteState));
+            let (bits, done) = match site.and_then(|site| self.item(item, site)) {
                 Ok(found) => found,
                 Err(Missed(bit)) => (bit.into(), false),
             };
             let mut errors = item.errors();
             errors.merge(bits);
-            let none_of_its_business = [
-                ErrorBit::UnsupportedContentType,
-                ErrorBit::WrongMime,
-                ErrorBit::CrawlerFilters,
-                ErrorBit::ProcessorFilters,
-            ];
-            let skipped = none_of_its_business.iter().any(|bit| bits == ErrorMask::from(*bit));
+            let skipped = is_skipped(bits);
             let took = began.elapsed().as_millis() as u64;
             let total = item.url_fields().get("crawlingTime").and_then(Json::as_u64).unwrap_or(0) + took;
             item.set([
@@ -300,9 +303,26 @@ impl BatchProcessor {
         batch
     }
 
+    /// Processes an item that a node crawled, by rules that are not those of its site: only what is told of it changes.
+    pub fn process_by(&self, item: &mut BatchItem, site: Site) {
+        if !item.errors().is_fit_for_processing() {
+            return;
+        }
+        let id = item.url_fields().get("urlMd5").cloned();
+        item.contents().remove("processedContents");
+        let (bits, _) = match self.item(item, site) {
+            Ok(found) => found,
+            Err(Missed(bit)) => (bit.into(), false),
+        };
+        let state = if bits.is_empty() || is_skipped(bits) { ENABLED } else { ERROR };
+        item.set([("errorMask", json!(bits.0)), ("state", json!(state))]);
+        if let Some(id) = id {
+            item.set([("urlMd5", id)]);
+        }
+    }
+
     /// The errors of an item, and whether something was made of it.
-    fn item(&self, item: &mut BatchItem) -> Result<(ErrorMask, bool), Missed> {
-        let site = item.site().map_err(|_| Missed(ErrorBit::SiteState))?;
+    fn item(&self, item: &mut BatchItem, site: Site) -> Result<(ErrorMask, bool), Missed> {
         if site.state != state::ACTIVE {
             return Err(Missed(ErrorBit::SiteState));
         }
