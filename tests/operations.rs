@@ -142,6 +142,17 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
     let at = |path: &str| json!({"siteId": "news", "url": url(path)});
     let by = |condition: &str| json!({"siteId": "news", "criterions": {"WHERE": condition, "LIMIT": 5000}});
     let nowhere = json!({"siteId": "nosuch", "url": ROOT});
+    let claim = |most: usize| {
+        let which = json!({"WHERE": "url LIKE '%/page/2_' AND state = 0", "ORDER BY": "url"});
+        json!({"sitesList": ["news"], "urlsCriterions": which, "maxURLs": most, "urlUpdate": {"state": 1}})
+    };
+    let about = |path: &str, names: Value| json!({"sitesList": ["news"], "urlsCriterions": {"WHERE": format!("url = '{}'", url(path))}, "attributeNames": names});
+    let with = |mut body: Value, more: Value| {
+        if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
+            body.extend(more);
+        }
+        body
+    };
     let many = |path: &str| urls(MANY, |n| at(&format!("{path}/{n}")));
     let several = |path: &str| urls(SEVERAL, |n| at(&format!("{path}/{n}")));
     let counted = |count: usize| {
@@ -221,6 +232,26 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
         ("URL_FETCH", json!({"algorithm": 2}), Refused(2000, "algorithm")),
         ("URL_FETCH", json!({"urlsCriterions": {"WHERE": "size > 'a'"}}), Refused(2000, "character")),
         ("URL_FETCH", json!([]), Refused(2000, "object")),
+        ("URL_FETCH", json!([{"sitesList": ["news"], "maxURLs": 3}, {"sitesList": ["news"], "maxURLs": 2}]), Count(5)),
+        // Who claims URLs gets others each time, until there are no more.
+        ("URL_FETCH", claim(4), Count(4)),
+        ("URL_FETCH", claim(4), Count(4)),
+        ("URL_FETCH", claim(4), Count(2)),
+        ("URL_FETCH", claim(4), Count(0)),
+        ("URL_UPDATE", with(by("url LIKE '%/page/2_'"), json!({"state": 0})), Statuses(json!([10]))),
+        ("URL_FETCH", json!({"sitesList": ["news"], "urlUpdate": {"status": 4}}), Refused(2000, "status")),
+        ("URL_FETCH", json!({"sitesList": ["news"], "urlUpdate": {"nosuch": 1}}), Refused(2000, "urlUpdate.nosuch")),
+        ("URL_FETCH", json!({"sitesList": ["news"], "siteUpdate": {"size": 1}}), Refused(2000, "siteUpdate.size")),
+        (
+            "URL_FETCH",
+            json!({"sitesList": ["news"], "maxURLs": 1, "siteUpdate": {"description": "looked at", "state": 3}}),
+            Count(1),
+        ),
+        ("SITE_STATUS", json!({"id": "news"}), Has("/description", json!("looked at"))),
+        ("URL_FETCH", about("more", json!(["colour"])), Has("/0/attributes/0/value", json!("red"))),
+        ("URL_FETCH", about("more", json!(["*"])), Has("/0/attributes/0/name", json!("colour"))),
+        ("URL_FETCH", about("more", json!(["other"])), Has("/0/attributes", json!([]))),
+        ("URL_CONTENT", json!({"urlFetch": {"urlUpdate": {"state": 1}}}), Refused(2000, "urlFetch")),
         ("URL_UPDATE", json!({"siteId": "news", "url": url("page/0"), "state": 1}), Statuses(json!([0]))),
         ("URL_UPDATE", json!({"siteId": "news", "url": url("page/0"), "state": 1}), Statuses(json!([0]))),
         ("URL_UPDATE", json!({"siteId": "news", "urlMd5": md5_hex(&url("page/0")), "state": 0}), Statuses(json!([0]))),

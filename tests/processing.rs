@@ -83,7 +83,7 @@ fn a_site_with_rules_gives_records_counters_and_error_bits() {
     let feed = processed(data, &server.url("/feed"));
     assert_eq!((&feed["processor"], &feed["items"][0]["title"]), (&json!("FEED_PARSER"), &json!("One")));
     assert_eq!(feed["items"][0]["link"], server.url("/item-1"));
-    assert!(!server.pages().iter().any(|path| path == "/item-1"), "entries are results, not links");
+    entry_is_a_url_of_its_own(data, &server);
 
     // Error bits: what is none of the rules' business is skipped, what lacks a mandatory tag has failed.
     let (poor, image) = (url(data, &server.url("/poor")), url(data, &server.url("/image")));
@@ -95,7 +95,11 @@ fn a_site_with_rules_gives_records_counters_and_error_bits() {
     assert_eq!((&poor["pDate"], &poor["tagsCount"]), (&Value::Null, &json!(1)));
     assert_eq!(image["tagsCount"], Value::Null, "nothing was made of it");
     let dated = json!({"sitesList": ["news"], "urlsCriterions": {"WHERE": "pDate < '2026-11-17 00:00:00' AND tagsCount > 2", "ORDER BY": "pDate"}});
-    assert_eq!(done(data, "URL_FETCH", &dated).as_array().map(Vec::len), Some(2), "the article and its copy");
+    assert_eq!(
+        done(data, "URL_FETCH", &dated).as_array().map(Vec::len),
+        Some(3),
+        "article, copy and entry of the feed"
+    );
     let ended =
         run(&["ctl", "--data", data, "url", "content", &server.url("/image"), "--site", "news", "--what", "processed"]);
     assert_eq!(ended.code, Some(1), "{ended}");
@@ -108,12 +112,24 @@ fn a_site_with_rules_gives_records_counters_and_error_bits() {
     assert_eq!(duplicates[0]["contentURLMd5"], other["urlMd5"]);
 
     let told = site(data, "news");
-    assert_eq!((&told["contents"], &told["resources"]), (&json!(5), &json!(5)), "{told}");
+    assert_eq!((&told["contents"], &told["resources"]), (&json!(6), &json!(6)), "five pages and an entry: {told}");
 
     through_operations(data, work.path(), &server);
     node.interrupt();
     assert_eq!(node.wait().code, Some(0));
     exports(data, work.path(), &server);
+}
+
+/// An entry of a feed is a URL that nobody asked for, with the entry as its content.
+fn entry_is_a_url_of_its_own(data: &str, server: &RawServer) {
+    let (entry, feed) = (url(data, &server.url("/item-1")), url(data, &server.url("/feed")));
+    assert_eq!((&entry["type"], &entry["status"], &entry["state"]), (&json!(4), &json!(7), &json!(0)), "{entry}");
+    assert_eq!((&entry["crawled"], &entry["parentMd5"]), (&json!(0), &feed["urlMd5"]), "{entry}");
+    assert_eq!((&entry["pDate"], &entry["title"]), (&json!("2026-11-16 06:30:00"), &json!("One")), "{entry}");
+    let asked = json!({"siteId": "news", "url": server.url("/item-1"), "contentTypeMask": 1});
+    let content = told(&done(data, "URL_CONTENT", &asked)[0]);
+    assert_eq!((&content["items"][0]["title"], &content["url"]), (&json!("One"), &json!(server.url("/item-1"))));
+    assert!(!server.pages().iter().any(|path| path == "/item-1"), "it is not fetched");
 }
 
 /// The hour of the day, in UTC, so many hours from now.
@@ -231,7 +247,7 @@ fn through_operations(data: &str, work: &Path, server: &RawServer) {
         batch = done(data, "BATCH", &json!({"id": 5, "items": [item("/"), item("/?new")]}));
         !batch["items"].as_array().unwrap().iter().any(late)
     });
-    let again = &batch["items"][0];
+    let again = batch["items"][0].clone();
     assert_eq!(again["urlObj"]["status"], 7, "{batch}");
     assert!(again["urlObj"]["crawled"].as_u64() >= Some(2), "{batch}");
     assert_eq!(told(&again["urlContentResponse"])["items"][0]["title"], "Bridge open");
@@ -245,6 +261,21 @@ fn through_operations(data: &str, work: &Path, server: &RawServer) {
         "nosuch",
     );
     refused(data, "BATCH", &json!({"items": [{"urlObj": {}}]}), 2000, "items[0].urlObj.url");
+
+    // An item may bring rules of its own: what is told goes by them, what is kept by those of the site.
+    let mut own = item("/");
+    own["properties"] = json!({"template": {"tags": {"headline": "//h1"}}});
+    wait_until("the batch with rules of its own is done", || {
+        batch = done(data, "BATCH", &json!({"items": [own]}));
+        !late(&batch["items"][0])
+    });
+    let mine = &batch["items"][0];
+    assert_eq!(told(&mine["urlContentResponse"])["items"], json!([{"headline": "Bridge open"}]), "{batch}");
+    assert_eq!((&mine["urlObj"]["errorMask"], &mine["urlObj"]["urlMd5"]), (&json!(0), &again["urlObj"]["urlMd5"]));
+    let kept = done(data, "URL_CONTENT", &json!({"siteId": "news", "url": server.url("/"), "contentTypeMask": 1}));
+    assert_eq!(told(&kept[0])["items"][0]["title"], "Bridge open");
+    own["properties"] = json!({"template": {"tags": {"headline": "//["}}});
+    refused(data, "BATCH", &json!({"items": [own]}), 2000, "items[0].siteObj.properties");
 
     let file = work.join("batch.json");
     std::fs::write(&file, json!({"items": [item("/")]}).to_string()).unwrap();
@@ -307,6 +338,7 @@ fn processed_contents_survive_the_loss_of_any_node() {
     wait_until("everything is crawled and processed", || all_are_settled(&data, &server));
     let expected = processed(&data, &server.url("/"));
     assert_eq!(expected["items"][0]["title"], "Bridge open");
+    entry_is_a_url_of_its_own(&data, &server);
     // The record is on a second disk: whichever node is lost, the others have it.
     wait_until("every page has its second copy", || lacking(&fleet, 3) == Some(0));
     for lost in 0..3 {

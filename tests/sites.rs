@@ -1,6 +1,7 @@
 //! Sites through the command line of a running node, and of three: made, changed, looked at, found, emptied and deleted; good, bad, empty, repeated and
 //! unknown requests; and that the crawl follows them.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -88,8 +89,9 @@ fn every_operation_answers_good_bad_repeated_and_unknown_requests() {
 
     // What is no request at all.
     let not_json = run(&["dc", "--data", data, "--command", "SITE_NEW", "--fields", "{"]);
-    not_json.complains(2, &["--fields", "no JSON"]);
+    not_json.complains(1, &["--fields", "no JSON"]);
     run(&["dc", "--data", data, "--command", "SITE_EAT"]).complains(2, &["SITE_NEW"]);
+    exit_codes(data, work.path());
     let (ended, answer) = dc(data, "SITE_STATUS", &json!({"id": "0"}), &["--merge", "0"]);
     assert_eq!(ended.code, Some(0), "{ended}");
     assert_eq!(answer["itemsList"][0]["itemObject"]["urlType"], 1, "the general site is there: {answer}");
@@ -114,6 +116,38 @@ fn every_operation_answers_good_bad_repeated_and_unknown_requests() {
     assert_eq!(first["state"], 2, "it does not call a site unknown that it has not read yet: {first}");
     assert_eq!(site(&again, "many-000")["state"], 9);
     drop(node);
+}
+
+/// Every way in which the original's client fails has its code, and an answer without entries is written all the same.
+fn exit_codes(data: &str, work: &Path) {
+    let (number, error, output) = (work.join("number.json"), work.join("error.json"), work.join("output.json"));
+    std::fs::write(&number, "7").unwrap();
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let (number, error, output) = (path(&number), path(&error), path(&output));
+    let nowhere = path(&work.join("nowhere"));
+    let cases: [(i32, &str, &[&str]); 7] = [
+        (1, "cannot read", &["--data", data, "--file", &nowhere]),
+        (1, "no JSON", &["--data", data, "--fields", "nonsense"]),
+        (1, "cannot read", &["--data", data, "--fields", "{\"id\": \"file:///nowhere/at/all\"}"]),
+        (2, "--fields", &["--data", data]),
+        (4, "neither an object nor a list", &["--data", data, "--file", &number]),
+        (4, "--fields is no object", &["--data", data, "--fields", "[1]"]),
+        (5, "nowhere", &["--data", &nowhere, "--fields", "{\"id\": \"0\"}"]),
+    ];
+    for (code, word, arguments) in cases {
+        let ended = run(&[&["dc", "--command", "SITE_STATUS", "--error_file", &error], arguments].concat());
+        ended.complains(code, &[word]);
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
+        assert_eq!((&answer["errorCode"], &answer["itemsList"]), (&json!(code), &json!([])), "{ended}");
+        let written: Value = serde_json::from_str(&std::fs::read_to_string(&error).unwrap()).unwrap();
+        assert_eq!((&written["errorCode"], &written["errorMessage"]), (&json!(code), &answer["errorMessage"]));
+    }
+    let fine = ["dc", "--data", data, "--command", "SITE_STATUS", "--fields", "{\"id\": \"0\"}"];
+    let ended = run(&[&fine[..], &["--output_file", &output, "--error_file", &error]].concat());
+    assert!(ended.code == Some(0) && ended.stdout.is_empty(), "{ended}");
+    let written = |path: &str| serde_json::from_str::<Value>(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(written(&error), json!({"errorCode": 0, "errorMessage": ""}));
+    assert_eq!(written(&output)["itemsList"][0]["itemObject"]["id"], "0");
 }
 
 #[test]

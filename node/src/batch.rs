@@ -3,6 +3,7 @@
 //! The crawler's steps are in their order (DC-35 to DC-42): the item's URL and site; a site that is not active, or a limit that is reached, skips it; status and counts; the delay;
 //! robots.txt, whose rules are kept for the life of the batch; the request; what came. An item without any content is left out of the batch that goes out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use proto::date;
 use proto::error_mask::{ErrorBit, ErrorMask};
 use proto::scrape::Processing;
 use proto::site::batch::{Batch, BatchItem};
-use proto::site::{Site, md5_hex, md5_of, state};
+use proto::site::{Manner, Site, md5_hex, md5_of, state};
 use proto::url::{CanonicalUrl, UrlRules};
 use serde_json::{Value as Json, json};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -25,8 +26,10 @@ use crate::edges::web::{Web, robots_hop};
 use crate::extract::{ExtractRules, PageInput, extract};
 use crate::process::{Fresh, process, text_of};
 
-/// Redirects in a row.
+/// Redirects in a row if the site does not say.
 const REDIRECTS_MAX: usize = 5;
+/// Whatever it says.
+const REDIRECTS_LIMIT: usize = 10;
 /// Statuses of URLs, by the numbers of the original.
 const CRAWLED: u8 = 4;
 const PROCESSED: u8 = 7;
@@ -119,7 +122,9 @@ impl<'a> BatchCrawler<'a> {
         let mut url = CanonicalUrl::parse(item.url().map_err(|_| bad())?, &self.urls).map_err(|_| bad())?;
         item.set([("url", json!(url.as_str()))]);
         item.count("crawled");
-        for _ in 0..=REDIRECTS_MAX {
+        let redirects_max =
+            manner_of(&site, &url).redirects_max.map_or(REDIRECTS_MAX, usize::from).min(REDIRECTS_LIMIT);
+        for _ in 0..=redirects_max {
             self.allowed(&url, &site).await?;
             let fetched = self.ask(&url, &site).await?;
             let target = fetched.location().filter(|_| (300..400).contains(&fetched.status));
@@ -152,7 +157,7 @@ impl<'a> BatchCrawler<'a> {
             let mut answer = RobotsAnswer::Absent;
             for _ in 0..=REDIRECTS_MAX {
                 self.wait(url, site).await;
-                match robots_hop(self.web, &at, &self.product_token).await {
+                match robots_hop(self.web, &at, &self.product_token, manner_of(site, url).headers(&at)).await {
                     Ok(found) => {
                         answer = found;
                         break;
@@ -167,7 +172,8 @@ impl<'a> BatchCrawler<'a> {
 
     async fn ask(&mut self, url: &CanonicalUrl, site: &Site) -> Result<Fetched, Missed> {
         self.wait(url, site).await;
-        let order = FetchOrder::new(url.clone());
+        let headers = manner_of(site, url).headers(url.as_str());
+        let order = FetchOrder { headers, ..FetchOrder::new(url.clone()) };
         let patience =
             Duration::from_millis(if site.http_timeout == 0 { u64::from(u32::MAX) } else { site.http_timeout });
         let deadline = (Instant::now() + patience).min(self.deadline);
@@ -185,7 +191,7 @@ impl<'a> BatchCrawler<'a> {
 
     /// Writes down what came; says whether there is something.
     fn came(&self, item: &mut BatchItem, url: &CanonicalUrl, site: &Site, fetched: &Fetched) -> bool {
-        let extracted = read_page(url, fetched, &self.product_token, &self.extract);
+        let extracted = read_page(url, fetched, &self.product_token, &self.extract, Some(&manner_of(site, url)));
         let internal = extracted.links.iter().filter(|link| link.url.host() == url.host()).count();
         let mut errors = ErrorMask::NONE;
         if fetched.status >= 400 {
@@ -229,6 +235,12 @@ impl<'a> BatchCrawler<'a> {
     }
 }
 
+/// How a site has one of its URLs asked for.
+fn manner_of(site: &Site, url: &CanonicalUrl) -> Manner {
+    // It was understood when the batch was read.
+    Manner::of_site(&site.for_url(&md5_hex(url.as_str()))).unwrap_or_default()
+}
+
 /// An item that brought nothing: crawled, with an error.
 fn failed(item: &mut BatchItem, bit: ErrorBit) {
     let now = date::format(unix_ms());
@@ -240,7 +252,15 @@ fn failed(item: &mut BatchItem, bit: ErrorBit) {
     ]);
 }
 
+/// Whether a page was none of the rules' business.
+fn is_skipped(bits: ErrorMask) -> bool {
+    let none_of_its_business =
+        [ErrorBit::UnsupportedContentType, ErrorBit::WrongMime, ErrorBit::CrawlerFilters, ErrorBit::ProcessorFilters];
+    none_of_its_business.iter().any(|bit| bits == ErrorMask::from(*bit))
+}
+
 /// What a batch is processed with.
+#[derive(Clone)]
 pub struct BatchProcessor {
     /// How pages are read.
     pub extract: ExtractRules,
@@ -256,19 +276,14 @@ impl BatchProcessor {
         batch.shorten();
         for item in &mut batch.items {
             let began = std::time::Instant::now();
-            let (bits, done) = match self.item(item) {
+            let site = item.site().map_err(|_| Missed(ErrorBit::SiteState));
+            let (bits, done) = match site.and_then(|site| self.item(item, site)) {
                 Ok(found) => found,
                 Err(Missed(bit)) => (bit.into(), false),
             };
             let mut errors = item.errors();
             errors.merge(bits);
-            let none_of_its_business = [
-                ErrorBit::UnsupportedContentType,
-                ErrorBit::WrongMime,
-                ErrorBit::CrawlerFilters,
-                ErrorBit::ProcessorFilters,
-            ];
-            let skipped = none_of_its_business.iter().any(|bit| bits == ErrorMask::from(*bit));
+            let skipped = is_skipped(bits);
             let took = began.elapsed().as_millis() as u64;
             let total = item.url_fields().get("crawlingTime").and_then(Json::as_u64).unwrap_or(0) + took;
             item.set([
@@ -288,19 +303,37 @@ impl BatchProcessor {
         batch
     }
 
+    /// Processes an item that a node crawled, by rules that are not those of its site: only what is told of it changes.
+    pub fn process_by(&self, item: &mut BatchItem, site: Site) {
+        if !item.errors().is_fit_for_processing() {
+            return;
+        }
+        let id = item.url_fields().get("urlMd5").cloned();
+        item.contents().remove("processedContents");
+        let (bits, _) = match self.item(item, site) {
+            Ok(found) => found,
+            Err(Missed(bit)) => (bit.into(), false),
+        };
+        let state = if bits.is_empty() || is_skipped(bits) { ENABLED } else { ERROR };
+        item.set([("errorMask", json!(bits.0)), ("state", json!(state))]);
+        if let Some(id) = id {
+            item.set([("urlMd5", id)]);
+        }
+    }
+
     /// The errors of an item, and whether something was made of it.
-    fn item(&self, item: &mut BatchItem) -> Result<(ErrorMask, bool), Missed> {
-        let site = item.site().map_err(|_| Missed(ErrorBit::SiteState))?;
+    fn item(&self, item: &mut BatchItem, site: Site) -> Result<(ErrorMask, bool), Missed> {
         if site.state != state::ACTIVE {
             return Err(Missed(ErrorBit::SiteState));
         }
         if !item.errors().is_fit_for_processing() {
             return Ok((ErrorMask::NONE, false));
         }
-        let rules = Processing::of_site(&site).map_err(|_| Missed(ErrorBit::TemplateSource))?;
-        let Some(rules) = rules else { return Ok((ErrorMask::NONE, false)) };
         let url = item.url().ok().and_then(|url| CanonicalUrl::parse(url, &self.urls).ok());
         let url = url.ok_or(Missed(ErrorBit::BadUrl))?;
+        let site = site.for_url(&md5_hex(url.as_str()));
+        let rules = Processing::of_site(&site).map_err(|_| Missed(ErrorBit::TemplateSource))?;
+        let Some(rules) = rules else { return Ok((ErrorMask::NONE, false)) };
         let buffer = |item: &mut BatchItem, list: &str| {
             let last = item.contents().get(list)?.as_array()?.last()?.get("buffer")?.as_str()?.to_owned();
             Some(from_base64(&last))
@@ -315,6 +348,7 @@ impl BatchProcessor {
         };
         let said = item.url_fields().get("contentType").and_then(Json::as_str).map(str::to_owned);
         let content_type = header("content-type").map(str::to_owned).or(said);
+        let content_type = manner_of(&site, &url).content_type(content_type.as_deref()).map(Cow::into_owned);
         let input = PageInput {
             url: &url,
             content_type: content_type.as_deref(),

@@ -6,6 +6,8 @@ mod backups;
 mod batch;
 mod content;
 mod crawl;
+mod entries;
+mod fetch;
 mod graph;
 mod notes;
 mod pages;
@@ -40,6 +42,7 @@ use self::admission::Admissions;
 use self::backups::{Backups, Files};
 use crate::actors::coordinator::Cluster;
 use crate::actors::scorer::PRIORITY_DEFAULT;
+use crate::batch::BatchProcessor;
 use crate::config::{Config, ConfigError};
 use crate::doors::frontier::desk::Desk;
 use crate::doors::http::sources::Ask;
@@ -56,7 +59,7 @@ use crate::edges::swarm::settings::Doors;
 use crate::edges::swarm::{Swarm, SwarmError};
 use crate::messages::{NotSubmitted, SubmitUrls};
 use crate::metrics::Metrics;
-use crate::node::{Node, StartError};
+use crate::node::{Node, StartError, extract_rules};
 use crate::scoring::cluster::{ClusterScoring, ScoringThread};
 
 /// Version of what is asked and answered.
@@ -138,6 +141,8 @@ struct Shared {
     sources: source::Sources,
     /// Whether it is known what is defined: until then nothing can be said not to be.
     defined: watch::Sender<bool>,
+    /// Processes pages by rules that come with a batch.
+    processor: BatchProcessor,
 }
 
 impl ClusteredNode {
@@ -183,6 +188,11 @@ impl ClusteredNode {
             listed: cluster.nodes.iter().map(|(node, _)| node.peer).collect(),
             admissions: Admissions::default(),
             defined: watch::Sender::new(false),
+            processor: BatchProcessor {
+                extract: extract_rules(config),
+                urls: config.url.clone(),
+                product_token: config.product_token().to_owned(),
+            },
             sources: source::Sources::new(
                 &config.sources,
                 &proto::control::node_name(identity.node()),
@@ -228,6 +238,7 @@ impl ClusteredNode {
                 let shared = Arc::downgrade(&shared);
                 Arc::new(move |crawl, url| source::headers_of(&shared.upgrade()?, crawl, url))
             },
+            entries: entries::keeper(Arc::downgrade(&shared)),
             seed: identity.node().0 ^ crate::edges::clock::unix_ms(),
         };
         tokio::spawn(admission::follow(Arc::clone(&swarm), identity.peer(), shared.listed.clone(), changed));

@@ -7,10 +7,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 use proto::clients::settings::ClientSettings;
 use proto::cluster::registry::{Definition, Version};
 use proto::crawl::crawls::Crawls;
+use proto::site::FetchLock;
 
 /// The book; clones share it.
 #[derive(Clone, Debug)]
-pub struct CrawlBook(Arc<RwLock<Arc<Crawls>>>, Arc<RwLock<(ClientSettings, Option<Version>)>>);
+pub struct CrawlBook(Arc<RwLock<Arc<Crawls>>>, Arc<RwLock<Settings>>);
+
+/// Settings that are defined, and the versions of their definitions if there are any.
+#[derive(Clone, Copy, Debug, Default)]
+struct Settings {
+    clients: (ClientSettings, Option<Version>),
+    fetch_lock: (Option<FetchLock>, Option<Version>),
+}
 
 impl CrawlBook {
     /// A book that begins with these crawls.
@@ -25,7 +33,12 @@ impl CrawlBook {
 
     /// What holds for all queues of clients, and the version of its definition if there is one.
     pub fn client_settings(&self) -> (ClientSettings, Option<Version>) {
-        *self.1.read().unwrap_or_else(PoisonError::into_inner)
+        self.1.read().unwrap_or_else(PoisonError::into_inner).clients
+    }
+
+    /// Who claims URLs, and the version of that if there is one.
+    pub fn fetch_lock(&self) -> (Option<FetchLock>, Option<Version>) {
+        self.1.read().unwrap_or_else(PoisonError::into_inner).fetch_lock
     }
 
     /// Takes definitions in.
@@ -33,7 +46,12 @@ impl CrawlBook {
         let of_clients = definitions.iter().rfind(|one| one.key == ClientSettings::key());
         if let Some(Definition { version, body, .. }) = of_clients {
             let said = body.as_ref().and_then(|body| ClientSettings::decode(body).ok()).unwrap_or_default();
-            *self.1.write().unwrap_or_else(PoisonError::into_inner) = (said, Some(*version));
+            self.1.write().unwrap_or_else(PoisonError::into_inner).clients = (said, Some(*version));
+        }
+        let lock = definitions.iter().rfind(|one| one.key == FetchLock::key());
+        if let Some(Definition { version, body, .. }) = lock {
+            let said = body.as_ref().and_then(|body| FetchLock::decode(body));
+            self.1.write().unwrap_or_else(PoisonError::into_inner).fetch_lock = (said, Some(*version));
         }
         let fresh = self.now().with(definitions);
         for definition in definitions {

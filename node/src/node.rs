@@ -14,6 +14,7 @@ use proto::crawl::crawls::Crawls;
 use proto::crawl::filter::Filter;
 use proto::crawl::frontier::FrontierRules;
 use proto::id::{NodeId, Slot};
+use proto::site::FetchLock;
 use tokio::sync::watch;
 use tokio::time::Duration;
 use tracing::{error, info};
@@ -341,8 +342,11 @@ impl Node {
             let to_parsed = parsed.clone();
             let to_end = Ends::of("scorer");
             ends.push(to_end.clone());
-            let make =
-                move |lifeline| Scorer::new(storage.clone(), rules.clone(), metrics.clone(), mailbox_max, lifeline);
+            let entries = cluster.as_ref().map(|cluster| Arc::clone(&cluster.entries));
+            let make = move |lifeline| {
+                let (storage, rules, entries) = (storage.clone(), rules.clone(), entries.clone());
+                Scorer::new(storage, rules, entries, metrics.clone(), mailbox_max, lifeline)
+            };
             // Beside a parser: pages that were parsed one after the other go on to the disk together, as one group with one
             // fsync, and the main thread is woken once for all of them.
             supervisor.keep("scorer", arbiters.first().unwrap_or(&main), make, move |address| {
@@ -607,6 +611,11 @@ impl Node {
     /// What holds for all queues of clients, and the version of its definition if there is one.
     pub fn client_settings(&self) -> (ClientSettings, Option<Version>) {
         self.book.client_settings()
+    }
+
+    /// Who claims URLs of sites, and the version of that if there is one.
+    pub fn fetch_lock(&self) -> (Option<FetchLock>, Option<Version>) {
+        self.book.fetch_lock()
     }
 
     /// How often proxies have just failed here.

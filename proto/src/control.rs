@@ -18,7 +18,7 @@ use self::source::SourceRequest;
 use crate::clients::ask::{Ask, Said};
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
-use crate::site::Operation;
+use crate::site::{Operation, UrlFetch};
 
 /// URLs handed in with one request.
 pub const URLS_MAX: usize = 10_000;
@@ -114,6 +114,7 @@ impl Request {
             Request::Admin { order, .. } => order.is_question(),
             Request::Crawl(request) => request.is_question(),
             Request::Client(_) => false,
+            Request::Operation { operation: Operation::UrlFetch, body, .. } => !UrlFetch::is_change(body),
             Request::Operation { operation, .. } => operation.is_question(),
             Request::Source(request) => request.is_question(),
             Request::Pages(request) => !matches!(request, PagesRequest::Rescore { .. }),

@@ -48,8 +48,8 @@ use crate::edges::store::{Admitted, Begun, Merged};
 use crate::edges::web::HeadersOf;
 use crate::messages::{
     AmendRecords, ClusterView, CompareNow, DiskRequest, FetchEnded, ForgetNode, FrontierUp, GetClusterView, GetDigests,
-    Heard, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received, Restart, RunBatch, SlotDigests, SubmitUrls,
-    Told,
+    Heard, KeepEntries, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received, Restart, RunBatch, SlotDigests,
+    SubmitUrls, Told,
 };
 use crate::metrics::Metrics;
 use crate::node::Fate;
@@ -88,6 +88,8 @@ pub struct Cluster {
     pub defined: Defined,
     /// Headers of single URLs.
     pub headers: HeadersOf,
+    /// Who keeps entries of feeds.
+    pub entries: KeepEntries,
     /// What chance is drawn from, together with the number of the life.
     pub seed: u64,
 }

@@ -116,10 +116,12 @@ impl FetcherParts {
         }
         let crawl = pick.queue.crawl();
         let end = self.moment(deadline);
+        order.headers = self.headers_of_site(crawl, &order.url);
         let asked = self.headers.as_ref().and_then(|headers| headers(crawl, pick.entry.url.as_str()));
         if let Some(asked) = asked {
             match tokio::time::timeout_at(end, asked).await {
-                Ok(Ok(headers)) => order.headers = headers,
+                // What a task has sent along counts before what its site has.
+                Ok(Ok(headers)) => order.headers.extend(headers),
                 // Without what belongs to it, it would be another request: it is tried again.
                 Ok(Err(error)) => {
                     debug!(url = pick.entry.url.as_str(), error, "what is sent along cannot be had");
@@ -147,9 +149,14 @@ impl FetcherParts {
         }
     }
 
+    /// What the site of a crawl has sent along with a request.
+    fn headers_of_site(&self, crawl: &str, url: &CanonicalUrl) -> Vec<(String, String)> {
+        self.book.now().manner(crawl, url.as_str()).map(|manner| manner.headers(url.as_str())).unwrap_or_default()
+    }
+
     /// Asks directly, or through the proxies that the site has for the host, one after the other.
     async fn ask(&self, crawl: &str, order: &mut FetchOrder) -> Result<Fetched, Failure> {
-        let proxies = match self.proxies.way(&self.book.now(), crawl, order.url.host()) {
+        let proxies = match self.proxies.way(&self.book.now(), crawl, &order.url) {
             Way::Direct => {
                 let fetched = self.web.fetch(order).await;
                 return fetched.map_err(|error| {
@@ -218,7 +225,8 @@ impl FetcherParts {
             return RobotsFetch::Unavailable(Failure::Lost);
         }
         let deadline = Some(self.moment(deadline));
-        let mut order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), deadline, ..FetchOrder::new(url) };
+        let headers = self.headers_of_site(crawl, &url);
+        let mut order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), deadline, headers, ..FetchOrder::new(url) };
         self.metrics.robots_fetches.inc();
         match self.ask(crawl, &mut order).await {
             Err(failure) => RobotsFetch::Unavailable(failure),

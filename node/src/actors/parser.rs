@@ -2,12 +2,14 @@
 //! In: [`FetchedPage`] from the fetcher. Out: [`ParsedPage`] to the scorer. Owns: nothing that outlives a page.
 //! If it dies, the pages in its mailbox are lost; their flights lapse and the frontier offers them again.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use actix::{Actor, Context, Handler};
 use proto::batch::EntryKind;
 use proto::scrape::Processing;
+use proto::site::Manner;
 use proto::url::CanonicalUrl;
 use tracing::trace;
 
@@ -52,24 +54,43 @@ impl Parser {
     }
 }
 
-/// Reads an answer of any status.
-pub(crate) fn read_page(url: &CanonicalUrl, fetched: &Fetched, product_token: &str, rules: &ExtractRules) -> Extracted {
+/// Reads an answer of any status. Its links stand where its site says, if that says anything.
+pub(crate) fn read_page(
+    url: &CanonicalUrl,
+    fetched: &Fetched,
+    product_token: &str,
+    rules: &ExtractRules,
+    manner: Option<&Manner>,
+) -> Extracted {
     let texts = |name| -> Vec<String> {
         fetched.header_values(name).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
     };
+    let content_type = type_of(fetched, manner);
     // An error page is kept, but its links are nobody's recommendation; a redirect's text is for people.
     let is_read = (200..300).contains(&fetched.status);
-    extract(
+    let mut extracted = extract(
         &PageInput {
             url,
-            content_type: fetched.content_type(),
+            content_type: content_type.as_deref(),
             x_robots_tag: &texts("x-robots-tag"),
             link_headers: &texts("link"),
             body: if is_read { &fetched.body } else { &[] },
             product_token,
         },
         rules,
-    )
+    );
+    if let Some(places) = manner.and_then(|manner| manner.places(url.as_str())).filter(|_| is_read) {
+        process::collect_links(&places, url, &fetched.body, content_type.as_deref(), rules, &mut extracted);
+    }
+    extracted
+}
+
+/// What an answer is said to be, or what its site takes that for.
+fn type_of<'a>(fetched: &'a Fetched, manner: Option<&Manner>) -> Option<Cow<'a, str>> {
+    match manner {
+        Some(manner) => manner.content_type(fetched.content_type()),
+        None => fetched.content_type().map(Cow::Borrowed),
+    }
 }
 
 /// Processes an answer by the rules of its site; `None` if it is no page (an error, a redirect, or nothing at all), or nothing is to become of it.
@@ -79,11 +100,12 @@ pub(crate) fn process_page(
     extracted: &Extracted,
     rules: &Processing,
     depth: u16,
+    manner: Option<&Manner>,
 ) -> Option<Processed> {
     if !(200..300).contains(&fetched.status) || fetched.body.is_empty() {
         return None;
     }
-    let text = process::text_of(&fetched.body, fetched.content_type(), url.host(), extracted);
+    let text = process::text_of(&fetched.body, type_of(fetched, manner).as_deref(), url.host(), extracted);
     let date = fetched.header_values("date").next().and_then(|value| std::str::from_utf8(value).ok());
     let head = String::from_utf8_lossy(&fetched.response_head);
     let fresh = Fresh {
@@ -141,14 +163,13 @@ impl Handler<FetchedPage> for Parser {
     fn handle(&mut self, page: FetchedPage, _ctx: &mut Self::Context) {
         self.lifeline.handles();
         let started = Instant::now();
-        let extracted = read_page(&page.pick.entry.url, &page.fetched, &self.product_token, &self.rules);
-        let crawls = self.book.now();
-        let processing = crawls.processing(page.pick.queue.crawl());
+        let (crawls, url) = (self.book.now(), &page.pick.entry.url);
+        let manner = crawls.manner(page.pick.queue.crawl(), url.as_str()).map(Arc::as_ref);
+        let extracted = read_page(url, &page.fetched, &self.product_token, &self.rules, manner);
+        let processing = crawls.processing(page.pick.queue.crawl(), url.as_str());
         let processed = processing
             .filter(|_| page.pick.entry.kind == EntryKind::Page)
-            .and_then(|rules| {
-                process_page(&page.pick.entry.url, &page.fetched, &extracted, rules, page.pick.order.depth)
-            })
+            .and_then(|rules| process_page(url, &page.fetched, &extracted, rules, page.pick.order.depth, manner))
             .map(Box::new);
         let parsing = started.elapsed();
         self.metrics.parse_seconds.observe(parsing.as_secs_f64());

@@ -12,17 +12,19 @@ use proto::batch::{Discovered, EntryKind, Pick};
 use proto::crawl::filter::{Filter, Refusal};
 use proto::crawl::outcome::Ending;
 use proto::crawl::retry::Failure;
+use proto::error_mask::{ErrorBit, ErrorMask};
 use proto::record::{Findings, Validators};
 use proto::url::{CanonicalUrl, UrlRules};
-use tracing::info;
+use tracing::{debug, info};
 
 use super::can_end;
 use crate::actors::fetcher::retry_after_ms;
 use crate::crawls::CrawlBook;
 use crate::edges::disk::Landing;
 use crate::edges::http::Fetched;
+use crate::edges::web::Pending;
 use crate::extract::{Extracted, Link as PageLink, LinkKind};
-use crate::messages::{ParsedPage, StorePage};
+use crate::messages::{FeedEntries, KeepEntries, ParsedPage, StorePage};
 use crate::metrics::Metrics;
 use crate::supervisor::{Lifeline, Link};
 
@@ -48,6 +50,8 @@ pub struct FollowRules {
 pub struct Scorer {
     storage: Link<StorePage>,
     rules: Arc<FollowRules>,
+    /// Who keeps entries of feeds; none for a node alone, which has no sites.
+    entries: Option<KeepEntries>,
     metrics: Metrics,
     mailbox_max: usize,
     lifeline: Lifeline,
@@ -58,11 +62,32 @@ impl Scorer {
     pub fn new(
         storage: Link<StorePage>,
         rules: Arc<FollowRules>,
+        entries: Option<KeepEntries>,
         metrics: Metrics,
         mailbox_max: usize,
         lifeline: Lifeline,
     ) -> Scorer {
-        Scorer { storage, rules, metrics, mailbox_max, lifeline }
+        Scorer { storage, rules, entries, metrics, mailbox_max, lifeline }
+    }
+
+    /// Has the entries of a feed kept, and the feed stored then: a feed that is stored has been seen by everybody, and its entries must be there.
+    fn store_after(&self, kept: Pending<'static, Result<(), String>>, landing: Landing) {
+        let (storage, metrics) = (self.storage.clone(), self.metrics.clone());
+        actix::spawn(async move {
+            let landing = match kept.await {
+                Ok(()) => landing,
+                Err(error) => {
+                    debug!(
+                        url = landing.pick.entry.url.as_str(),
+                        error, "entries of a feed are not kept, it is tried again"
+                    );
+                    Landing::failed(landing.pick, Failure::Lost, landing.unix_ms)
+                }
+            };
+            if storage.pass(StorePage(Box::new(landing))).is_err() {
+                metrics.dropped.inc();
+            }
+        });
     }
 }
 
@@ -78,9 +103,18 @@ impl Actor for Scorer {
 impl Handler<ParsedPage> for Scorer {
     type Result = ();
 
-    fn handle(&mut self, page: ParsedPage, _ctx: &mut Self::Context) {
+    fn handle(&mut self, mut page: ParsedPage, _ctx: &mut Self::Context) {
         self.lifeline.handles();
+        let entries = page.processed.as_mut().map(|processed| std::mem::take(&mut processed.entries));
+        let entries = entries.filter(|entries| !entries.is_empty()).zip(self.entries.clone()).map(|(entries, keep)| {
+            let unix_ms = page.fetched.started_unix_ms + u64::from(page.fetched.elapsed_ms);
+            let media_type = &page.extracted.media_type;
+            keep(FeedEntries::of(&page.pick, page.fetched.status, media_type, unix_ms, entries))
+        });
         let landing = land(page, &self.rules);
+        if let Some(kept) = entries {
+            return self.store_after(kept, landing);
+        }
         if self.storage.pass(StorePage(Box::new(landing))).is_err() {
             self.metrics.dropped.inc();
         }
@@ -99,13 +133,15 @@ pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
     let (mut links, mut beyond) = (Vec::new(), Vec::new());
     let crawls = rules.book.now();
     let filter = crawls.filter(pick.queue.crawl()).map(Arc::as_ref);
+    let manner = crawls.manner(pick.queue.crawl(), pick.entry.url.as_str()).map(Arc::as_ref);
+    let redirects_max = manner.and_then(|manner| manner.redirects_max).unwrap_or(u8::MAX).min(rules.redirects_max);
     let ending = match (fetched.status, redirect_target(&pick.entry.url, &fetched, rules)) {
         (304, _) if pick.entry.validators.is_some() => {
             Ending::NotModified { at: unix_ms, crawling_ms: fetched.elapsed_ms }
         }
         (status @ 400.., _) => Ending::Failed(Failure::Http(status), Some(findings), retry_after_ms(&fetched)),
         (_, Some(Err(failure))) => Ending::Failed(failure, Some(findings), None),
-        (_, Some(Ok(_))) if pick.entry.redirects >= rules.redirects_max => {
+        (_, Some(Ok(_))) if pick.entry.redirects >= redirects_max => {
             Ending::Failed(Failure::RedirectsTooMany, Some(findings), None)
         }
         (_, Some(Ok(target))) => {
@@ -126,16 +162,25 @@ pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
                 found.clear();
             }
             findings.made = processed.as_ref().and_then(|processed| processed.made);
-            (links, beyond) = follow(&pick, found, rules, filter);
+            let refreshes_max = manner.and_then(|manner| manner.refreshes_max);
+            let mut too_many = ErrorMask::NONE;
+            if refreshes_max.is_some_and(|most| pick.entry.redirects >= most) {
+                let before = found.len();
+                found.retain(|link| link.kind != LinkKind::Refresh);
+                if found.len() < before {
+                    too_many.set(ErrorBit::HtmlRedirectsMax);
+                }
+            }
+            (links, beyond) = follow(&pick, found, rules, filter, refreshes_max.is_some());
             links.truncate(crawls.links_max(pick.queue.crawl()).unwrap_or(usize::MAX));
             match &processed {
-                None => Ending::Answered(findings),
-                Some(processed) => Ending::Processed {
-                    found: findings,
-                    errors: processed.errors,
-                    made: processed.record.is_some(),
-                    failed: processed.failed,
-                },
+                None if too_many.is_empty() => Ending::Answered(findings),
+                None => Ending::Processed { found: findings, errors: too_many, made: false, failed: false },
+                Some(processed) => {
+                    too_many.merge(processed.errors);
+                    let (made, failed) = (processed.record.is_some(), processed.failed);
+                    Ending::Processed { found: findings, errors: too_many, made, failed }
+                }
             }
         }
     };
@@ -196,12 +241,13 @@ fn admits(filter: Option<&Filter>, url: &CanonicalUrl, depth: u16) -> Result<(),
     filter.map_or(Err(Refusal::OutOfScope), |filter| filter.admits(url, depth))
 }
 
-/// The links that are followed, with their depth and priority, and those that a run with wider rules would follow.
+/// The links that are followed, with their depth and priority, and those that a run with wider rules would follow. Where refreshes are counted, they count as redirects.
 fn follow(
     pick: &Pick,
     links: Vec<PageLink>,
     rules: &FollowRules,
     filter: Option<&Filter>,
+    counts_refreshes: bool,
 ) -> (Vec<Discovered>, Vec<Discovered>) {
     // A sitemap is no page: what it lists is as deep as what a seed links to, and worth what a page is worth.
     let (depth, priority) = match pick.entry.kind {
@@ -222,7 +268,9 @@ fn follow(
         };
         let kind = if link.kind == LinkKind::Sitemap { EntryKind::Sitemap } else { EntryKind::Page };
         let priority = if part { priority.saturating_sub(PART_PENALTY) } else { priority };
-        list.push(Discovered { url: link.url, kind, depth, priority, redirects: 0 });
+        let counted = counts_refreshes && link.kind == LinkKind::Refresh;
+        let redirects = if counted { pick.entry.redirects.saturating_add(1) } else { 0 };
+        list.push(Discovered { url: link.url, kind, depth, priority, redirects });
     }
     (followed, beyond)
 }

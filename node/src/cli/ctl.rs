@@ -316,6 +316,11 @@ pub(super) fn in_runtime<T>(work: impl Future<Output = Result<T, Complaint>>) ->
 
 impl AccessArguments {
     /// How to reach the cluster, by these arguments or by the file that they name.
+    /// Whether a folder says whom to ask.
+    pub(super) fn is_folder(&self) -> bool {
+        self.cluster.is_none() && self.identity.is_none() && self.swarm_key.is_none()
+    }
+
     pub(super) fn understand(&self) -> Result<Access, Complaint> {
         match (&self.cluster, &self.identity, &self.swarm_key) {
             (Some(cluster), Some(identity), Some(swarm_key)) if !self.node.is_empty() => {
@@ -409,10 +414,15 @@ impl Connection {
     }
 
     pub(super) async fn ask(&self, request: &Request) -> Result<Answer, Complaint> {
+        self.ask_and_tell(request).await.map_err(|complaint| complaint.ends_with(Exit::Failed))
+    }
+
+    /// The same, and the exit code tells a node that says nothing ([`Exit::Failed`]) from a connection that broke ([`Exit::Data`]).
+    pub(super) async fn ask_and_tell(&self, request: &Request) -> Result<Answer, Complaint> {
         let bytes = seal(request).map_err(Complaint::failed)?;
         let answer = tokio::time::timeout(ANSWER_PATIENCE, self.swarm.ask(self.peer, &bytes)).await;
-        let answer = answer.map_err(|_| Complaint::failed("the node does not answer"))?.map_err(Complaint::failed)?;
-        unseal(&answer).map_err(Complaint::failed)
+        let answer = answer.map_err(|_| Complaint::failed("the node does not answer"))?.map_err(Complaint::data)?;
+        unseal(&answer).map_err(Complaint::data)
     }
 
     /// Ends it.

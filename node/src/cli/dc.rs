@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use proto::control::{Answer, Request};
 use proto::site::Operation;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use super::ctl::{AccessArguments, Connection, in_runtime};
 use super::progress::say;
@@ -17,7 +17,8 @@ const EXAMPLES: &str = r#"Examples:
   orbweaver dc --data /srv/orbweaver --command SITE_STATUS --fields '{"id": "news"}' --merge 0
 
 A request is an object, or a list of objects, whose fields are those of the original. The answer is JSON on standard output.
-Exit codes: 0 done, 1 something of it failed (the answer says what), 2 wrong usage."#;
+Exit codes, as of the original: 0 done, 1 something of it failed, no file, no JSON or no node (the answer says what), 2 wrong usage,
+3 the connection broke while an answer was waited for, 4 what was given is no request, 5 the folder does not say whom to ask."#;
 
 /// Objects in one request: a longer list is sent in parts.
 const ITEMS_AT_ONCE: usize = 1_000;
@@ -44,8 +45,11 @@ pub(super) struct DcArguments {
     #[arg(long, value_name = "0|1", default_value = "1", value_parser = ["0", "1", "true", "false"])]
     merge: String,
     /// File to write the answer to instead of standard output
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, visible_alias = "output_file", value_name = "FILE")]
     output: Option<PathBuf>,
+    /// File to write errorCode and errorMessage to: of the command, not of what it asked for
+    #[arg(long, short, visible_alias = "error_file", value_name = "FILE")]
+    error: Option<PathBuf>,
 }
 
 fn parse_operation(text: &str) -> Result<Operation, String> {
@@ -55,29 +59,63 @@ fn parse_operation(text: &str) -> Result<Operation, String> {
     })
 }
 
-/// Runs an operation.
+/// Runs an operation. An answer is written whatever happens, as the original does: one without entries if there was none.
 pub(super) fn run(arguments: &DcArguments) -> Result<Exit, Complaint> {
+    let (answer, ended) = match answer(arguments) {
+        Ok(answer) => {
+            let exit = if is_good(&answer) { Exit::Done } else { Exit::Failed };
+            (answer, Ok(exit))
+        }
+        Err(complaint) => {
+            let said = json!({"errorCode": complaint.exit as u8, "errorMessage": complaint.text(), "itemsList": []});
+            (said, Err(complaint))
+        }
+    };
+    let text = format!("{answer:#}");
+    match &arguments.output {
+        Some(path) => write(path, text)?,
+        None => say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?,
+    }
+    if let Some(path) = &arguments.error {
+        let (code, message) = match &ended {
+            Ok(_) => (Exit::Done, ""),
+            Err(complaint) => (complaint.exit, complaint.text()),
+        };
+        write(path, json!({"errorCode": code as u8, "errorMessage": message}).to_string())?;
+    }
+    ended
+}
+
+fn write(path: &Path, text: String) -> Result<(), Complaint> {
+    std::fs::write(path, text + "\n")
+        .map_err(|error| Complaint::failed(format!("cannot write {}: {error}", path.display())))
+}
+
+fn answer(arguments: &DcArguments) -> Result<Json, Complaint> {
     let body = body(arguments)?;
     let merge = matches!(arguments.merge.as_str(), "1" | "true");
-    let access = arguments.access.understand()?;
-    let answer = in_runtime(async {
-        let connection = Connection::open(&access).await?;
+    // A folder that says nothing, or not enough, is no mistake in the arguments.
+    let unknown = |complaint: Complaint| match complaint.exit {
+        Exit::Usage if arguments.access.is_folder() => complaint.ends_with(Exit::NotStarted),
+        Exit::Data => complaint.ends_with(Exit::NotStarted),
+        _ => complaint,
+    };
+    let access = arguments.access.understand().map_err(unknown)?;
+    in_runtime(async {
+        let connection = Connection::open(&access).await.map_err(unknown)?;
         let answer = ask_all(&connection, arguments.command, body, merge).await;
         connection.close().await;
         answer
-    })?;
-    let text = format!("{answer:#}");
-    match &arguments.output {
-        Some(path) => std::fs::write(path, text + "\n")
-            .map_err(|error| Complaint::failed(format!("cannot write {}: {error}", path.display())))?,
-        None => say(&text).map_err(|error| Complaint::failed(format!("cannot write: {error}")))?,
-    }
-    Ok(if is_good(&answer) { Exit::Done } else { Exit::Failed })
+    })
 }
 
 /// Asks for an operation; what it came to, as JSON.
 pub(super) async fn ask(connection: &Connection, request: &Request) -> Result<Json, Complaint> {
-    match connection.ask(request).await? {
+    understood(connection.ask(request).await?)
+}
+
+fn understood(answer: Answer) -> Result<Json, Complaint> {
+    match answer {
         Answer::Operation(text) => {
             serde_json::from_str(&text).map_err(|error| Complaint::failed(format!("the answer is no JSON: {error}")))
         }
@@ -97,7 +135,7 @@ async fn ask_all(connection: &Connection, operation: Operation, body: Json, merg
     let mut whole: Option<Json> = None;
     for (at, part) in parts.into_iter().enumerate() {
         let request = Request::Operation { operation, body: part.to_string(), merge };
-        let answer = ask(connection, &request).await?;
+        let answer = understood(connection.ask_and_tell(&request).await?)?;
         match &mut whole {
             None => whole = Some(answer),
             Some(whole) => join(whole, answer, at * ITEMS_AT_ONCE),
@@ -178,12 +216,26 @@ pub(super) fn is_good(answer: &Json) -> bool {
 }
 
 fn body(arguments: &DcArguments) -> Result<Json, Complaint> {
+    let no_request = |what: String| Complaint::failed(what).ends_with(Exit::NoRequest);
     let mut body = match &arguments.file {
         Some(path) => parse(&path.display().to_string(), &read(path)?)?,
+        None if arguments.fields.is_none() => {
+            return Err(Complaint::usage("what is asked for is missing: give --file, --fields or both"));
+        }
         None => Json::Object(Map::new()),
     };
+    let is_request = match &body {
+        Json::Array(items) => items.iter().all(Json::is_object),
+        one => one.is_object(),
+    };
+    if let (false, Some(path)) = (is_request, &arguments.file) {
+        return Err(no_request(format!("{} is neither an object nor a list of objects", path.display())));
+    }
     if let Some(fields) = &arguments.fields {
         let mut over = parse("--fields", fields)?;
+        if !over.is_object() {
+            return Err(no_request("--fields is no object".to_owned()));
+        }
         load_files(&mut over)?;
         let targets: Vec<&mut Json> = match &mut body {
             Json::Array(items) => items.iter_mut().collect(),
@@ -197,11 +249,11 @@ fn body(arguments: &DcArguments) -> Result<Json, Complaint> {
 fn read(path: &Path) -> Result<String, Complaint> {
     let text =
         if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
-    text.map_err(|error| Complaint::usage(format!("cannot read {}: {error}", path.display())))
+    text.map_err(|error| Complaint::failed(format!("cannot read {}: {error}", path.display())))
 }
 
 fn parse(from: &str, text: &str) -> Result<Json, Complaint> {
-    serde_json::from_str(text).map_err(|error| Complaint::usage(format!("{from} is no JSON: {error}")))
+    serde_json::from_str(text).map_err(|error| Complaint::failed(format!("{from} is no JSON: {error}")))
 }
 
 /// Puts the texts of files in the place of `file://PATH`.
@@ -237,8 +289,6 @@ fn put_over(target: &mut Json, over: &Json, mode: u8) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

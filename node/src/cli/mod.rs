@@ -42,8 +42,12 @@ pub enum Exit {
     Failed = 1,
     /// Wrong flags, seeds or configuration; nothing was started.
     Usage = 2,
-    /// The data folder cannot be used.
+    /// The data folder cannot be used. Of `dc`: the connection broke while an answer was waited for.
     Data = 3,
+    /// Of `dc`: what was given is no request.
+    NoRequest = 4,
+    /// Of `dc`: whom to ask cannot be found out.
+    NotStarted = 5,
     /// Stopped by Ctrl-C or SIGTERM; the same command goes on.
     Interrupted = 130,
 }
@@ -71,6 +75,11 @@ impl Complaint {
 
     fn failed(text: impl ToString) -> Complaint {
         Complaint { exit: Exit::Failed, text: text.to_string() }
+    }
+
+    /// The same, with another exit code.
+    fn ends_with(self, exit: Exit) -> Complaint {
+        Complaint { exit, ..self }
     }
 }
 

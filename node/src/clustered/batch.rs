@@ -9,7 +9,7 @@ use proto::error_mask::{ErrorBit, ErrorMask};
 use proto::record::Progress;
 use proto::site::batch::{Batch, BatchItem};
 use proto::site::content::mask;
-use proto::site::{UrlContent, UrlRow, code};
+use proto::site::{Site, UrlContent, UrlRow, code};
 use proto::url::CanonicalUrl;
 use serde_json::{Value as Json, json};
 use tokio::time::{Duration, Instant, sleep};
@@ -50,6 +50,10 @@ impl Shared {
         }
         let deadline = Instant::now() + PATIENCE.min(Duration::from_secs(batch.seconds_max()));
         let mut under = Vec::with_capacity(batch.items.len());
+        for (at, item) in batch.items.iter().enumerate().filter(|(_, item)| item.has_site()) {
+            self.rules_of(node, item)
+                .map_err(|failed| Failed::new(failed.code(), format!("items[{at}].{}", failed.message)))?;
+        }
         for item in &batch.items {
             under.push(self.put_up(node, swarm, item).await?);
         }
@@ -67,8 +71,31 @@ impl Shared {
         let mut room = Room::new();
         for (item, one) in batch.items.iter_mut().zip(&under) {
             self.tell(node, swarm, item, one, &mut room).await?;
+            if one.done && item.has_site() {
+                self.process_anew(node, item).await?;
+            }
         }
         Ok(batch.into_json())
+    }
+
+    /// The site of an item with what the item says over it.
+    fn rules_of(&self, node: &Node, item: &BatchItem) -> Result<Site, Failed> {
+        let crawls = node.crawls();
+        let known = crawls.site(item.site_id()).map(|(site, _)| site).filter(|site| !site.deleted);
+        let known = known.ok_or_else(|| Failed::no_site(item.site_id()))?;
+        Ok(item.site_upon(&known.site)?)
+    }
+
+    /// Processes what came by the rules that the item brought along; what is kept is by those of its site.
+    async fn process_anew(&self, node: &Node, item: &mut BatchItem) -> Result<(), Failed> {
+        let (site, mut processed, processor) = (self.rules_of(node, item)?, item.clone(), self.processor.clone());
+        // A hostile page with hostile rules takes half a second: others do not wait for it.
+        let done = tokio::task::spawn_blocking(move || {
+            processor.process_by(&mut processed, site);
+            processed
+        });
+        *item = done.await.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
+        Ok(())
     }
 
     /// Has a URL crawled, whether it is known or not.

@@ -189,15 +189,7 @@ impl Shared {
         attributes: &[(usize, Attribute)],
     ) -> Result<Vec<(usize, bool)>, String> {
         let urls: BTreeSet<&str> = attributes.iter().map(|(_, attribute)| attribute.url_md5.as_str()).collect();
-        let prefixes: BTreeSet<Vec<u8>> = if urls.len() > URLS_ONE_BY_ONE {
-            urls.iter().map(|url| note::prefix(crawl, note::shard_of(url))).collect()
-        } else {
-            urls.iter().map(|url| note::prefix_of(crawl, url)).collect()
-        };
-        let mut known = Notes::new();
-        for prefix in prefixes {
-            known.extend(self.notes(node, swarm, &prefix).await?);
-        }
+        let known = self.notes_about(node, swarm, crawl, &urls).await?;
         let mut fresh: BTreeMap<UrlKey, Note> = BTreeMap::new();
         let mut existed = Vec::with_capacity(attributes.len());
         for (at, attribute) in attributes {
@@ -208,6 +200,42 @@ impl Shared {
         }
         self.keep_notes(node, crawl, &known, fresh.into_values().collect()).await?;
         Ok(existed)
+    }
+
+    /// The notes about some URLs of a crawl, and some about others.
+    async fn notes_about(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        crawl: &str,
+        urls: &BTreeSet<&str>,
+    ) -> Result<Notes, String> {
+        let prefixes: BTreeSet<Vec<u8>> = if urls.len() > URLS_ONE_BY_ONE {
+            urls.iter().map(|url| note::prefix(crawl, note::shard_of(url))).collect()
+        } else {
+            urls.iter().map(|url| note::prefix_of(crawl, url)).collect()
+        };
+        let mut known = Notes::new();
+        for prefix in prefixes {
+            known.extend(self.notes(node, swarm, &prefix).await?);
+        }
+        Ok(known)
+    }
+
+    /// The attributes of some URLs of a site, by id.
+    pub(super) async fn attributes_of(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        site: &str,
+        ids: &BTreeSet<String>,
+    ) -> Result<Vec<Attribute>, Failed> {
+        let crawl = self.crawl_of(node, site)?;
+        let urls: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
+        let known = self.notes_about(node, swarm, &crawl, &urls).await;
+        let known = known.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
+        let found = known.values().filter_map(|note| attribute_of(note, site));
+        Ok(found.filter(|attribute| ids.contains(&attribute.url_md5)).collect())
     }
 
     /// Deletes the attributes that a request means; whether there were any.

@@ -102,7 +102,7 @@ impl Shared {
             let named = match &request.fetch {
                 None => vec![request.clone()],
                 Some(fetch) => {
-                    let (found, missing) = self.url_fetch(node, swarm, fetch.clone()).await?;
+                    let (found, missing) = self.url_fetch(node, swarm, vec![fetch.clone()]).await?;
                     if let Some(why) = missing {
                         return Err(Failed::new(code::NOT_KEPT, why));
                     }
@@ -237,37 +237,37 @@ impl Shared {
         let id = known.copy.key.id().to_string();
         let data = put.data()?;
         let notes = self.notes(node, swarm, &note::prefix_of(&crawl, &id)).await.map_err(not_kept)?;
-        let stamp = blake3::hash(&data).to_hex()[..16].to_owned();
-        let part = |name: String, value: Option<Vec<u8>>| Note {
-            version: Default::default(),
-            kind: NoteKind::Content,
-            url: id.clone(),
-            name,
-            value,
-            created_ms: 0,
-        };
-        let pieces: Vec<&[u8]> = data.chunks(VALUE_BYTES_MAX).collect();
-        let parts = pieces.len();
-        let fresh: Vec<Note> = pieces
-            .into_iter()
-            .enumerate()
-            .map(|(at, piece)| part(format!("{}/{stamp}/{at}", put.kind), Some(piece.to_vec())))
-            .collect();
-        let manifest = Manifest { parts, bytes: data.len(), made_ms: put.made_ms().unwrap_or_else(unix_ms), stamp };
-        let text = serde_json::to_vec(&manifest).map_err(|error| Failed::new(code::NOT_KEPT, error))?;
+        let made_ms = put.made_ms().unwrap_or_else(unix_ms);
+        let mut fresh = content_notes(&id, put.kind, &data, made_ms).map_err(not_kept)?;
+        let whole = fresh.split_off(fresh.len().saturating_sub(1));
         let of_kind = format!("{}/", put.kind);
         let old =
             notes.values().filter(|note| note.url == id && note.value.is_some() && note.name.starts_with(&of_kind));
         let gone: Vec<Note> = old
             .filter(|old| !fresh.iter().any(|new| new.name == old.name))
-            .map(|old| part(old.name.clone(), None))
+            .map(|old| content_note(&id, old.name.clone(), None))
             .collect();
         self.keep_notes(node, &crawl, &notes, fresh).await.map_err(not_kept)?;
-        let whole = vec![part(put.kind.to_string(), Some(text))];
         self.keep_notes(node, &crawl, &notes, whole).await.map_err(not_kept)?;
         self.keep_notes(node, &crawl, &notes, gone).await.map_err(not_kept)?;
         Ok(json!(0))
     }
+}
+
+fn content_note(id: &str, name: String, value: Option<Vec<u8>>) -> Note {
+    Note { version: Default::default(), kind: NoteKind::Content, url: id.to_owned(), name, value, created_ms: 0 }
+}
+
+/// A content of a URL as notes: its pieces, and last what says that they are all of it.
+pub(super) fn content_notes(id: &str, kind: u32, data: &[u8], made_ms: u64) -> Result<Vec<Note>, String> {
+    let stamp = blake3::hash(data).to_hex()[..16].to_owned();
+    let pieces = data.chunks(VALUE_BYTES_MAX).enumerate();
+    let mut notes: Vec<Note> =
+        pieces.map(|(at, piece)| content_note(id, format!("{kind}/{stamp}/{at}"), Some(piece.to_vec()))).collect();
+    let manifest = Manifest { parts: notes.len(), bytes: data.len(), made_ms, stamp };
+    let text = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
+    notes.push(content_note(id, kind.to_string(), Some(text)));
+    Ok(notes)
 }
 
 /// The rounds whose versions are asked for; newest first.

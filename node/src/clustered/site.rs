@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use libp2p::PeerId;
 use proto::batch::{Discovered, EntryKind};
 use proto::cluster::amend::Amendment;
 use proto::cluster::registry::{DefinitionKey, DefinitionKind, NotDefined, Version};
@@ -96,17 +97,19 @@ impl Shared {
             }
             Ok(body) => self.carry_out(node, swarm, operation, body, merge).await,
         };
-        let me = node_of(&self.me);
+        let others = swarm.nodes().into_iter().map(|peer| (peer.peer, peer.connected));
+        let nodes: Vec<(PeerId, bool)> = std::iter::once((self.me, true)).chain(others).collect();
         let items: Vec<Json> = answers
             .into_iter()
             .map(|Item { of, object, error }| {
+                let Origin { host, port, node } = Origin::of(of, &nodes);
                 json!({
                     "errorCode": u32::from(error.is_some()),
                     "errorMessage": error.unwrap_or_default(),
                     "id": operation.name(),
-                    "host": self.me.to_string(),
-                    "port": 0,
-                    "node": of.unwrap_or_else(|| node_name(me)),
+                    "host": host,
+                    "port": port,
+                    "node": node,
                     "time": began.elapsed().as_millis() as u64,
                     "itemObject": object,
                 })
@@ -171,15 +174,17 @@ impl Shared {
                 }
                 vec![Item::of(general(outcomes))]
             }
-            Operation::UrlFetch
-            | Operation::Batch
+            Operation::UrlFetch => match self.url_fetch(node, swarm, bodies).await {
+                Ok((object, error)) => vec![Item { error, ..Item::of(object) }],
+                Err(failed) => refusal(failed),
+            },
+            Operation::Batch
             | Operation::SqlCustom
             | Operation::UrlAge
             | Operation::UrlPurge
             | Operation::FieldRecalculate => {
                 let [body] = <[Json; 1]>::try_from(bodies).unwrap_or([Json::Null]);
                 let answered = match operation {
-                    Operation::UrlFetch => self.url_fetch(node, swarm, body).await,
                     Operation::Batch => self.batch(node, swarm, body).await.map(|batch| (batch, None)),
                     Operation::UrlAge => self.url_age(node, swarm, body).await,
                     Operation::UrlPurge => self.url_purge(node, swarm, body).await,
@@ -294,7 +299,9 @@ impl Shared {
             site["tcDate"] = crawled;
         }
         site["tcDateProcess"] = processed;
-        Ok(missing)
+        let (deleted, silent) = self.deleted_count(node, swarm, id).await?;
+        site["deletedURLs"] = json!(deleted);
+        Ok(missing.or(silent))
     }
 
     async fn site_find(&self, node: &Node, swarm: &Arc<Swarm>, mut bodies: Vec<Json>) -> Vec<Item> {
@@ -534,6 +541,28 @@ pub(super) enum Change {
 enum Kept {
     Yes,
     ChangedMeanwhile,
+}
+
+/// Where an entry of an answer is from, as the original writes it: of several nodes with `;` between them.
+struct Origin {
+    host: String,
+    port: Json,
+    node: String,
+}
+
+impl Origin {
+    /// Of one node by name, or of all that could be asked; `nodes` says of each whether it could.
+    fn of(one: Option<String>, nodes: &[(PeerId, bool)]) -> Origin {
+        let name = |peer: &PeerId| node_name(node_of(peer));
+        let Some(node) = one else {
+            let asked: Vec<&PeerId> = nodes.iter().filter(|(_, asked)| *asked).map(|(peer, _)| peer).collect();
+            let all = |of: &dyn Fn(&PeerId) -> String| asked.iter().map(|peer| of(peer)).collect::<Vec<_>>().join(";");
+            let port = if asked.len() > 1 { json!(all(&|_| "0".to_owned())) } else { json!(0) };
+            return Origin { host: all(&PeerId::to_string), port, node: all(&name) };
+        };
+        let host = nodes.iter().find(|(peer, _)| name(peer) == node).map(|(peer, _)| peer.to_string());
+        Origin { host: host.unwrap_or_default(), port: json!(0), node }
+    }
 }
 
 /// One entry of an answer: what one node said, or all together.

@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(50);
 /// Sites that one request is for, if none is named.
 const SITES_MAX: usize = 1_000;
 
+/// Deleted URLs that one node tells at once.
+const DELETED_COUNTED: usize = 5_000;
+
 impl Shared {
     /// What every node says, by its name; this one first.
     pub(super) async fn everybody_says(
@@ -160,13 +163,14 @@ impl Shared {
         Ok((Json::Array(told), missing))
     }
 
-    pub(super) async fn purge_site(
+    /// URLs of a crawl that are deleted and not purged, so many of each node; and what could not be looked at.
+    async fn deleted(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         crawl: &str,
         limit: usize,
-    ) -> Result<usize, String> {
+    ) -> (BTreeMap<UrlKey, String>, Option<String>) {
         let request = RecordsRequest::Deleted { crawl: crawl.to_owned(), limit };
         let (mut urls, mut looked, mut silent) = (BTreeMap::new(), 0, Vec::new());
         for answer in self.everybody_says(node, swarm, &request).await {
@@ -179,8 +183,33 @@ impl Shared {
                 Err(why) => silent.push(why),
             }
         }
-        if looked < u32::from(SLOTS) {
-            return Err(format!("only {looked} of {SLOTS} slots were looked at; {}", silent.join("; ")));
+        let missing = (looked < u32::from(SLOTS))
+            .then(|| format!("only {looked} of {SLOTS} slots were looked at; {}", silent.join("; ")));
+        (urls, missing)
+    }
+
+    /// How many URLs of a site are deleted and not purged, and what could not be looked at. Counted up to what one node tells at once.
+    pub(super) async fn deleted_count(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        id: &str,
+    ) -> Result<(usize, Option<String>), Failed> {
+        let crawl = self.crawl_of(node, id)?;
+        let (urls, missing) = self.deleted(node, swarm, &crawl, DELETED_COUNTED).await;
+        Ok((urls.len(), missing))
+    }
+
+    pub(super) async fn purge_site(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        crawl: &str,
+        limit: usize,
+    ) -> Result<usize, String> {
+        let (urls, missing) = self.deleted(node, swarm, crawl, limit).await;
+        if let Some(why) = missing {
+            return Err(why);
         }
         let some: Vec<(UrlKey, String)> = urls.into_iter().take(limit).collect();
         self.purge_urls(node, swarm, crawl, some).await

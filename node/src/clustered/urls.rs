@@ -16,8 +16,8 @@ use proto::id::{SLOTS, UrlId};
 use proto::key::UrlKey;
 use proto::query::{Collector, Part, Query, Source, Table};
 use proto::site::{
-    BadRequest, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, UrlFetch, UrlNew, UrlOrder, UrlRow, code, json_of,
-    md5_hex, with_site,
+    BadRequest, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, UrlNew, UrlOrder, UrlRow, code, json_of, md5_hex,
+    with_site,
 };
 use proto::url::CanonicalUrl;
 use proto::wire;
@@ -244,60 +244,6 @@ impl Shared {
         Ok(Json::Array(told.into_iter().filter(|url| !url.is_null()).collect()))
     }
 
-    /// URLs of sites that meet criterions.
-    pub(super) async fn url_fetch(
-        &self,
-        node: &Node,
-        swarm: &Arc<Swarm>,
-        body: Json,
-    ) -> Result<(Json, Option<String>), Failed> {
-        let fetch = UrlFetch::read(body)?;
-        let query = fetch.checked()?;
-        let crawls = node.crawls();
-        let mut sites: Vec<&str> = fetch.sites.iter().map(String::as_str).collect();
-        if let Some(unknown) = sites.iter().find(|id| crawls.site(id).is_none_or(|(site, _)| site.deleted)) {
-            return Err(Failed::no_site(unknown));
-        }
-        if sites.is_empty() {
-            let active = crawls.sites().filter(|site| site.site.state == proto::site::state::ACTIVE);
-            sites = active.map(|site| site.site.id.as_str()).collect();
-        }
-        let chosen;
-        if let Some(criterions) = &fetch.sites_criterions {
-            let found = super::site::found(&crawls, &BTreeMap::new(), "", Some(criterions))?;
-            chosen = found.into_iter().map(|site| site.id).collect::<BTreeSet<String>>();
-            sites.retain(|id| chosen.contains(*id));
-        }
-        let criterions = |limit: Option<usize>| {
-            let said = fetch.limited(limit);
-            QueryText::Criterions {
-                condition: said.condition,
-                order: said.order,
-                limit: limit.unwrap_or(query.limit),
-                offset: query.offset,
-                urls_only: false,
-            }
-        };
-        let mut groups = vec![(criterions(None), sites.clone())];
-        if fetch.algorithm == 1 && sites.len() > 1 {
-            let share = query.limit.div_ceil(sites.len()).max(1);
-            groups = sites.iter().map(|site| (criterions(Some(share)), vec![*site])).collect();
-        }
-        let (mut urls, mut missing) = (Vec::new(), None);
-        for (text, sites) in groups {
-            let answered = self.look(node, swarm, &text, &sites).await?;
-            missing = missing.or(answered.missing);
-            urls.extend(objects(answered.table));
-        }
-        urls.truncate(query.limit);
-        let told = |url: Json| {
-            let site = url["siteId"].as_str().and_then(|id| crawls.site(id)).map(|(site, _)| Arc::clone(site));
-            site.map_or_else(|| url.clone(), |site| with_site(url.clone(), &site.site))
-        };
-        let urls: Vec<Json> = urls.into_iter().map(told).collect();
-        Ok((Json::Array(urls), missing))
-    }
-
     /// The answer to a query, as rows by name.
     pub(super) async fn query(
         &self,
@@ -454,7 +400,7 @@ impl Shared {
 }
 
 /// What URL_UPDATE asks for.
-fn update_of(order: &UrlOrder) -> Result<Amendment, BadRequest> {
+pub(super) fn update_of(order: &UrlOrder) -> Result<Amendment, BadRequest> {
     match (order.status, order.state) {
         (Some(1), None | Some(0)) | (None, Some(0)) => Ok(Amendment::Renew),
         (None, Some(1)) => Ok(Amendment::Disable),

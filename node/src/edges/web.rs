@@ -30,10 +30,15 @@ pub trait Web: Send + Sync {
     fn resolve<'a>(&'a self, host: &'a str) -> Pending<'a, Result<Vec<IpAddr>, DnsError>>;
 }
 
-/// Asks for a robots.txt; what it says, or where a redirect leads.
-pub async fn robots_hop(web: &dyn Web, at: &str, product_token: &str) -> Result<RobotsAnswer, String> {
+/// Asks for a robots.txt with these headers; what it says, or where a redirect leads.
+pub async fn robots_hop(
+    web: &dyn Web,
+    at: &str,
+    product_token: &str,
+    headers: Vec<(String, String)>,
+) -> Result<RobotsAnswer, String> {
     let Ok(url) = CanonicalUrl::parse(at, &UrlRules::AS_IT_IS) else { return Ok(RobotsAnswer::Absent) };
-    let order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), ..FetchOrder::new(url.clone()) };
+    let order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), headers, ..FetchOrder::new(url.clone()) };
     let fetched = match web.fetch(&order).await {
         Ok(fetched) => fetched,
         Err(error) => {

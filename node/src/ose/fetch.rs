@@ -282,7 +282,7 @@ impl Work<'_> {
             if !self.wait(url).await {
                 return None;
             }
-            match robots_hop(self.web, &at, &self.settings.product_token).await {
+            match robots_hop(self.web, &at, &self.settings.product_token, Vec::new()).await {
                 Ok(answer) => return Some(answer),
                 Err(target) => at = target,
             }

@@ -288,7 +288,7 @@ impl Rules {
     fn landing(&self, queue: QueueKey, order: Order, mut entry: Entry, mut fetched: Fetched) -> (Pick, Landing) {
         entry.progress.status = Status::SelectedToCrawl;
         let pick = Pick { flight: order.sequence, queue, order, entry };
-        let extracted = read_page(&pick.entry.url, &fetched, &self.product_token, &self.extract);
+        let extracted = read_page(&pick.entry.url, &fetched, &self.product_token, &self.extract, None);
         let captured = capture(&mut fetched, &extracted, pick.order.depth);
         let parsed = ParsedPage { pick: pick.clone(), fetched, extracted, captured, processed: None, parsing_ms: 0 };
         (pick, land(parsed, &self.follow))

@@ -151,7 +151,7 @@ pub fn links_of(url: &CanonicalUrl, fetched: &Fetched, settings: &ParseSettings)
     if !(200..300).contains(&fetched.status) {
         return found;
     }
-    let page = read_page(url, fetched, &settings.product_token, &settings.rules);
+    let page = read_page(url, fetched, &settings.product_token, &settings.rules, None);
     if settings.rule == OseRule::Resolved {
         let followed = page.links.iter().filter(|link| !link.nofollow && link.kind.leads_to_page());
         found.links.extend(followed.map(|link| link.url.as_str().to_owned()));

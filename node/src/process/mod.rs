@@ -14,6 +14,7 @@
 //!
 //! A page is processed where it was parsed, right after it was fetched: CRAWLED lasts as long as that takes, and a node that dies in between fetches it again.
 
+mod collect;
 mod html;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use proto::site::page_filter::{Looked, Moment};
 use proto::url::{CanonicalUrl, UrlRules};
 use serde_json::{Map, Value as Json, json};
 
+pub(crate) use self::collect::collect_links;
 use crate::extract::{Extracted, Link, PageKind};
 
 /// Bytes of a record.
@@ -121,6 +123,21 @@ impl Looked for Seen<'_> {
     }
 }
 
+/// An entry of a feed that is a URL of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeedEntry {
+    /// Its URL, as the feed has it.
+    pub url: String,
+    /// Its title.
+    pub title: Option<String>,
+    /// When it was published, Unix milliseconds.
+    pub published: Option<u64>,
+    /// Tags that are filled.
+    pub tags: u32,
+    /// What is kept as its content: JSON.
+    pub record: Vec<u8>,
+}
+
 /// What became of a page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Processed {
@@ -134,6 +151,8 @@ pub struct Processed {
     pub hash: Option<(String, bool)>,
     /// Entries of a feed are results and not links.
     pub entries_are_results: bool,
+    /// Those entries, where they have URLs.
+    pub entries: Vec<FeedEntry>,
     /// Its links are not followed: the site does not want such pages.
     pub unwanted: bool,
     /// What was made of it, in figures.
@@ -249,6 +268,7 @@ fn written(
     let mut first: Option<(Option<u64>, Option<String>)> = None;
     let mut renamed = Vec::with_capacity(harvest.items.len());
     let (mut tags, mut left_out) = (0, 0);
+    let mut entries = Vec::new();
     for mut item in harvest.items {
         if rules.detect_language
             && !in_feed
@@ -262,12 +282,24 @@ fn written(
             continue;
         }
         let hash = rules.hashing.as_ref().and_then(|hashing| hashing.hash(&item));
+        let link = item.get("link").or_else(|| item.get("guid").filter(|guid| guid.starts_with("http")));
+        let (link, title) = (link.map(str::to_owned), item.get("title").map(str::to_owned));
         let item = rules.renamed(item);
         tags += item.0.len();
         let mut fields: Map<String, Json> =
             item.0.iter().map(|(name, value)| (name.clone(), Json::from(value.as_str()))).collect();
         if in_feed && let Some(at) = published {
             fields.insert("pDate".to_owned(), Json::from(date::format(at)));
+        }
+        if processor == Processor::FeedParser
+            && let Some(url) = link
+        {
+            let tags = u32::try_from(item.0.len()).unwrap_or(u32::MAX);
+            let record = json!({
+                "url": url, "processor": processor.name(), "crawledAt": date::format(page.fetched_at),
+                "contentType": page.extracted.media_type, "tagsCount": tags, "items": [fields],
+            });
+            entries.push(FeedEntry { url, title, published, tags, record: record.to_string().into_bytes() });
         }
         items.push(Json::Object(fields));
         first.get_or_insert((published, hash));
@@ -309,7 +341,7 @@ fn written(
     }
     let hash = hash.zip(rules.hashing.as_ref().map(|hashing| hashing.delete));
     let made = Some(Made { tags: u32::try_from(tags).unwrap_or(u32::MAX), published });
-    Processed { record: Some(bytes), errors, failed, hash, made, ..Processed::default() }
+    Processed { record: Some(bytes), errors, failed, hash, made, entries, ..Processed::default() }
 }
 
 /// The text of a body, if it is text that rules can look at.

@@ -4,7 +4,7 @@ use super::copy::Kept;
 use crate::batch::{Discovered, Entry, Pick};
 use crate::crawl::outcome::{Ending, OutcomeKind, OutcomeRules, Settlement, settle};
 use crate::id::{NodeId, UrlId};
-use crate::record::{Progress, Status, UrlRecord, UrlState};
+use crate::record::{Findings, Progress, Status, UrlRecord, UrlState};
 
 /// What became of a record whose fetch ended.
 #[derive(Clone, Debug)]
@@ -22,6 +22,14 @@ impl Kept {
     pub fn discovered(found: &Discovered, parent: Option<UrlId>, unix_ms: u64, node: NodeId) -> Kept {
         let record = UrlRecord::discovered(found, parent, node, unix_ms);
         Kept { record, kind: found.kind, redirects: found.redirects, due_unix_ms: 0, recurs: false }
+    }
+
+    /// A URL whose content came with the page that named it: it is processed, and was never asked for.
+    pub fn came_with(found: &Discovered, parent: UrlId, findings: Findings, unix_ms: u64, node: NodeId) -> Kept {
+        let mut kept = Kept::discovered(found, Some(parent), unix_ms, node);
+        kept.record.progress.status = Status::Processed;
+        kept.record.findings = Some(Box::new(Findings { crawled: 0, processed: 1, ..findings }));
+        kept
     }
 
     /// It is handed out; `None` if it has come further since it was queued, or is done after all: a holder that was taken for
@@ -63,12 +71,26 @@ impl Kept {
 mod tests {
     use super::super::copy::tests::kept;
     use super::*;
+    use crate::batch::EntryKind;
     use crate::key::{DEFAULT_CRAWL, QueueKey, UrlKey};
+    use crate::url::{CanonicalUrl, UrlRules};
 
     fn pick(kept: &Kept, node: NodeId) -> Pick {
         let (_, entry) = kept.entry(node).expect("it waits in its queue");
         let (queue, key) = (QueueKey::new(DEFAULT_CRAWL, &entry.url), UrlKey::new(DEFAULT_CRAWL, &entry.url));
         Pick { flight: 1, queue, order: kept.order(&key), entry }
+    }
+
+    #[test]
+    fn what_came_with_another_page_is_done_and_never_asked_for() {
+        let url = CanonicalUrl::parse("http://a.example/entry", &UrlRules::default()).unwrap();
+        let found = Discovered { url, kind: EntryKind::Page, depth: 2, priority: 7, redirects: 0 };
+        let findings = Findings { size: 3, crawled: 9, ..Findings::default() };
+        let kept = Kept::came_with(&found, UrlId([1; 16]), findings, 5, NodeId(1));
+        assert!(kept.is_closed() && kept.entry(NodeId(1)).is_none());
+        let findings = kept.record.findings.as_ref().unwrap();
+        assert_eq!((findings.crawled, findings.processed, findings.size), (0, 1, 3));
+        assert_eq!((kept.record.parent, kept.record.discovered_at), (Some(UrlId([1; 16])), 5));
     }
 
     #[test]

@@ -12,9 +12,10 @@ use super::filter::{Filter, FilterRules};
 use crate::cluster::registry::{Definition, DefinitionKind, Version};
 use crate::cluster::share::{self, Counted};
 use crate::control::crawl::CrawlCounts;
+use crate::id::UrlId;
 use crate::key::DEFAULT_CRAWL;
 use crate::scrape::Processing;
-use crate::site::{Allowed, Frequencies, GENERAL_SITE, Gone, Site, SiteDefinition};
+use crate::site::{Allowed, Frequencies, GENERAL_SITE, Gone, Manner, Site, SiteDefinition, md5_hex};
 use crate::url::UrlRules;
 
 /// A crawl that is defined.
@@ -30,10 +31,26 @@ pub struct Crawl {
     pub left: Option<u64>,
     /// The site that it is, if it is one.
     pub site: Option<Arc<SiteDefinition>>,
-    /// What is to become of its pages, if the site says.
-    pub processing: Option<Arc<Processing>>,
+    /// How its pages are asked for and what becomes of them, if the site says.
+    pages: PageRules,
+    /// The same of single URLs that have properties of their own, by id or MD5.
+    of_urls: Arc<BTreeMap<String, PageRules>>,
     /// How many requests its hosts may get, if the site says.
     frequencies: Option<Arc<Frequencies>>,
+}
+
+/// What a site says of its pages, or of one of them. A rule that this node does not understand was made by a newer one; nothing goes by half of the rules.
+#[derive(Clone, Debug, Default)]
+struct PageRules {
+    manner: Option<Arc<Manner>>,
+    processing: Option<Arc<Processing>>,
+}
+
+impl PageRules {
+    fn of(site: &Site) -> PageRules {
+        let manner = Manner::of_site(site).ok().map(Arc::new);
+        PageRules { manner, processing: Processing::of_site(site).ok().flatten().map(Arc::new) }
+    }
 }
 
 /// Limits of a crawl that hold for the whole cluster.
@@ -202,10 +219,12 @@ impl Crawls {
             let limits = Limits::of(&said, Some(&site));
             let (filter, left) = self.rules_of(self.of_sites.get(&said.name), &said, limits);
             let version = version.unwrap_or(Version { number: 0, node: crate::id::NodeId(0), boot: 0 });
-            // A rule that this node does not understand was made by a newer one; nothing is processed by half of the rules.
-            let processing = Processing::of_site(&site.site).ok().flatten().map(Arc::new);
+            let own = |url: &str| (url.to_ascii_lowercase(), PageRules::of(&site.site.for_url(url)));
+            let of_urls = Arc::new(site.site.own_urls().into_iter().map(own).collect());
+            let pages = PageRules::of(&site.site);
             let frequencies = site.site.frequencies().ok().filter(|limits| !limits.is_empty()).map(Arc::new);
-            let crawl = Crawl { definition: said, version, filter, left, site: Some(site), processing, frequencies };
+            let crawl =
+                Crawl { definition: said, version, filter, left, site: Some(site), pages, of_urls, frequencies };
             self.of_sites.insert(crawl.definition.name.clone(), crawl);
         }
     }
@@ -234,7 +253,8 @@ impl Crawls {
             return;
         };
         let (filter, left) = self.rules_of(self.defined.get(name), &said, Limits::of(&said, None));
-        let crawl = Crawl { definition: said, version, filter, left, site: None, processing: None, frequencies: None };
+        let (pages, of_urls) = (PageRules::default(), Arc::default());
+        let crawl = Crawl { definition: said, version, filter, left, site: None, pages, of_urls, frequencies: None };
         self.defined.insert(name.clone(), crawl);
     }
 
@@ -301,9 +321,23 @@ impl Crawls {
         (some(site.site.http_timeout), bytes)
     }
 
-    /// What is to become of the pages of a crawl, if its site says.
-    pub fn processing(&self, name: &str) -> Option<&Arc<Processing>> {
-        self.get(name)?.processing.as_ref()
+    /// What is to become of a page of a crawl, if its site says.
+    pub fn processing(&self, name: &str, url: &str) -> Option<&Arc<Processing>> {
+        self.page_rules(name, url)?.processing.as_ref()
+    }
+
+    /// How a page of a crawl is asked for and which of its references are links, if its site says.
+    pub fn manner(&self, name: &str, url: &str) -> Option<&Arc<Manner>> {
+        self.page_rules(name, url)?.manner.as_ref()
+    }
+
+    fn page_rules(&self, name: &str, url: &str) -> Option<&PageRules> {
+        let crawl = self.get(name)?;
+        if crawl.of_urls.is_empty() {
+            return Some(&crawl.pages);
+        }
+        let own = crawl.of_urls.get(&UrlId::of(name, url).to_string()).or_else(|| crawl.of_urls.get(&md5_hex(url)));
+        Some(own.unwrap_or(&crawl.pages))
     }
 
     /// The rules that URLs of a crawl go by; `None` if nothing is known of it here.
@@ -464,6 +498,19 @@ mod tests {
         }]);
         assert!(clash.get("shop").unwrap().site.is_none(), "a crawl of that name comes first");
         assert_eq!(clash.defined().filter(|crawl| crawl.definition.name == "shop").count(), 1);
+    }
+
+    #[test]
+    fn a_url_with_properties_of_its_own_goes_by_them() {
+        let (one, two) = ("http://a.example/one", "http://a.example/two");
+        let limit =
+            |value: u8, url: String| serde_json::json!({"name": "HTTP_REDIRECTS_MAX", "value": value, "urlMd5": url});
+        let list = [limit(3, String::new()), limit(2, md5_hex(one)), limit(1, UrlId::of("shop", two).to_string())];
+        let list = serde_json::json!({"id": "shop", "urls": ["http://a.example/"], "properties": list});
+        let crawls = crawls().with(&[site(1, |said| said.site = Site::read(list.clone()).unwrap())]);
+        let of = |url: &str| crawls.manner("shop", url).unwrap().redirects_max;
+        assert_eq!((of("http://a.example/"), of(one), of(two)), (Some(3), Some(2), Some(1)));
+        assert!(crawls.manner("nosuch", one).is_none());
     }
 
     #[test]

@@ -68,6 +68,26 @@ impl Target {
         Ok(self.expression.evaluate(Scope::new(tree, Tree::ROOT), fuel)?.truth())
     }
 
+    /// The references that it finds on a page: values of attributes and texts as they stand there; of an element what it refers to, or its text.
+    pub fn references(&self, tree: &Tree, fuel: &mut Fuel) -> Result<Vec<String>, Exhausted> {
+        let points = match self.find(tree, Tree::ROOT, fuel)? {
+            Found::Points(points) => points,
+            Found::Text(text) => return Ok(vec![text]),
+        };
+        let mut found = Vec::with_capacity(points.len());
+        for point in points {
+            let own = ["href", "src"].iter().find_map(|name| tree.attribute(point.node, name));
+            found.push(match own.filter(|_| point.attribute == 0) {
+                Some(reference) => {
+                    fuel.burn_text(reference)?;
+                    reference.to_owned()
+                }
+                None => Value::Nodes(vec![point]).into_text(tree, fuel)?.into_owned(),
+            });
+        }
+        Ok(found)
+    }
+
     /// The texts that it finds on a page, at most `fuel` worth of looking: for tests of rules.
     pub fn texts(&self, tree: &Tree, fuel: &mut Fuel) -> Result<Vec<String>, Exhausted> {
         Ok(match self.find(tree, Tree::ROOT, fuel)? {

@@ -128,10 +128,21 @@ impl BatchItem {
 
     /// Its site: what `siteObj` says, with the properties of the item over it.
     pub fn site(&self) -> Result<Site, BadRequest> {
-        let mut site = match self.fields.get("siteObj") {
-            Some(Json::Object(fields)) => fields.clone(),
-            _ => Map::new(),
-        };
+        self.over(Map::new())
+    }
+
+    /// The site that it is about, with what `siteObj` and `properties` say over it.
+    pub fn site_upon(&self, known: &Site) -> Result<Site, BadRequest> {
+        match serde_json::to_value(known) {
+            Ok(Json::Object(fields)) => self.over(fields),
+            _ => self.site(),
+        }
+    }
+
+    fn over(&self, mut site: Map<String, Json>) -> Result<Site, BadRequest> {
+        if let Some(Json::Object(fields)) = self.fields.get("siteObj") {
+            site.extend(fields.clone());
+        }
         site.entry("id").or_insert_with(|| Json::from(self.site_id()));
         let over: Vec<Json> = match self.fields.get("properties") {
             None => Vec::new(),
@@ -222,6 +233,18 @@ mod tests {
         let batch = Batch::read(json!({"items": [item]})).unwrap();
         let site = batch.items[0].site().unwrap();
         assert_eq!((site.property("PROCESSOR_NAME"), site.property("X")), (Some("STORE"), Some("1")));
+    }
+
+    #[test]
+    fn an_item_may_change_its_site_for_itself() {
+        let known = serde_json::json!({"id": "a", "priority": 7, "maxErrors": 3, "properties": [{"name": "PROCESSOR_NAME", "value": "NONE"}, {"name": "X", "value": 1}]});
+        let known = Site::read(known).unwrap();
+        let item = json!({"siteId": "a", "urlObj": {"url": "http://a.example/"}, "siteObj": {"priority": 9}, "properties": {"PROCESSOR_NAME": "STORE"}});
+        let batch = Batch::read(json!({"items": [item]})).unwrap();
+        let site = batch.items[0].site_upon(&known).unwrap();
+        assert_eq!((site.priority, site.max_errors), (9, 3));
+        assert_eq!((site.property("PROCESSOR_NAME"), site.property("X")), (Some("STORE"), Some("1")));
+        assert!(batch.items[0].has_site());
     }
 
     #[test]

@@ -102,6 +102,10 @@ impl UrlContent {
             return Err(BadRequest::new("contentTypeMask", what));
         }
         match &request.fetch {
+            Some(fetch) if UrlFetch::is_change(&fetch.to_string()) => {
+                let what = "contents are read here, nothing is changed; ask with URL_FETCH".to_owned();
+                return Err(BadRequest::new("urlFetch", what));
+            }
             Some(fetch) => drop(UrlFetch::read(fetch.clone())?.checked()?),
             None if request.url.is_empty() && request.url_md5.is_empty() => {
                 return Err(BadRequest::new("url", "is missing; name a URL, an id, or a urlFetch".to_owned()));

@@ -11,6 +11,9 @@
 //! A hundred a day are one in 864 seconds, which is no delay any more that somebody could wait out after each start: so long a time is a *turn* of the wall clock,
 //! counted from midnight of 1970-01-01, and a host gets one page in each. Whoever cannot know what was asked for in a turn, because it began to ask in its middle,
 //! waits for the next; so a host gets no more than it should however often nodes start or hand it over, and something in each turn that a node sees from its beginning.
+//!
+//! What is allowed in a window is spread over the window: six a day between eight and twelve are one in forty minutes, counted from eight. Of a period that is longer
+//! than the window only the time counts in which it is open; if that comes to less than one in each window, a turn is so many days.
 
 use regex::Regex;
 use serde_json::{Map, Value as Json};
@@ -24,6 +27,7 @@ const NAME: &str = "HTTP_FREQ_LIMITS";
 const LIMITS_MAX: usize = 64;
 const MINUTES_OF_DAY: u64 = 24 * 60;
 const MINUTE_MS: u64 = 60_000;
+const DAY_MS: u64 = MINUTES_OF_DAY * MINUTE_MS;
 /// A limit of less than one request in this time is a mistake, milliseconds.
 const TURN_MAX_MS: u64 = 31 * 24 * 60 * MINUTE_MS;
 /// Fields of a limit; those of the original that say how its processes wait are read and have no meaning here.
@@ -36,10 +40,19 @@ const ELSEWHERE: &str = "PATH_CONFIG";
 pub struct Allowed {
     /// The least time between two requests, milliseconds.
     pub delay_ms: u64,
-    /// One page in each turn of so many milliseconds; 0 if nothing says so.
-    pub turn_ms: u64,
+    /// The turn in which the host gets one page, if it goes by turns now.
+    pub turn: Option<Turn>,
     /// Nothing may be asked for until then, Unix milliseconds.
     pub closed_until: Option<u64>,
+}
+
+/// A time of the wall clock in which a host gets one page, Unix milliseconds; the end is not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When it began.
+    pub begin: u64,
+    /// When it ends.
+    pub end: u64,
 }
 
 /// All limits of a site.
@@ -66,9 +79,19 @@ struct Window {
 impl Window {
     /// Minutes of the day until it ends, if it is open at this one.
     fn left(self, minute: u64) -> Option<u64> {
-        let after = |from: u64, to: u64| (to + MINUTES_OF_DAY - from) % MINUTES_OF_DAY;
-        let (since, length) = (after(self.from, minute), after(self.from, self.to));
-        (since < length).then(|| length - since)
+        let since = (minute + MINUTES_OF_DAY - self.from) % MINUTES_OF_DAY;
+        (since < self.length()).then(|| self.length() - since)
+    }
+
+    /// Minutes for which it is open.
+    fn length(self) -> u64 {
+        (self.to + MINUTES_OF_DAY - self.from) % MINUTES_OF_DAY
+    }
+
+    /// Milliseconds of a period in which it is open, at the most.
+    fn open_ms(self, period_ms: u64) -> u64 {
+        let open = self.length() * MINUTE_MS;
+        (period_ms / DAY_MS).saturating_mul(open).saturating_add((period_ms % DAY_MS).min(open))
     }
 }
 
@@ -132,7 +155,11 @@ impl Frequencies {
                 None => MINUTES_OF_DAY,
             };
             match limit.delay_ms {
-                Some(turn_ms) if turn_ms > delay_max_ms => allowed.turn_ms = allowed.turn_ms.max(turn_ms),
+                Some(turn_ms) if turn_ms > delay_max_ms => {
+                    let turn = limit.turn(unix_ms, turn_ms);
+                    let length = |turn: &Turn| turn.end - turn.begin;
+                    allowed.turn = Some(allowed.turn.filter(|other| length(other) >= length(&turn)).unwrap_or(turn));
+                }
                 Some(delay_ms) => allowed.delay_ms = allowed.delay_ms.max(delay_ms),
                 None => {
                     let end = (unix_ms / MINUTE_MS + left) * MINUTE_MS;
@@ -145,6 +172,26 @@ impl Frequencies {
 }
 
 impl Limit {
+    /// The turn of so many milliseconds in which a moment is; a window has its own, of which the first begins with it and the last ends with it.
+    fn turn(&self, unix_ms: u64, turn_ms: u64) -> Turn {
+        let Some((window, left)) = self.window.and_then(|window| {
+            let left = window.left(unix_ms / MINUTE_MS % MINUTES_OF_DAY)?;
+            Some((window, left))
+        }) else {
+            let begin = unix_ms / turn_ms * turn_ms;
+            return Turn { begin, end: begin.saturating_add(turn_ms) };
+        };
+        let (length, end) = (window.length() * MINUTE_MS, (unix_ms / MINUTE_MS + left) * MINUTE_MS);
+        let opened = end.saturating_sub(length);
+        if turn_ms <= length {
+            let begin = opened + (unix_ms - opened.min(unix_ms)) / turn_ms * turn_ms;
+            return Turn { begin, end: (begin + turn_ms).min(end) };
+        }
+        let days = turn_ms.div_ceil(length);
+        let begin = opened.saturating_sub(opened / DAY_MS % days * DAY_MS);
+        Turn { begin, end: begin.saturating_add(days.saturating_mul(DAY_MS)) }
+    }
+
     fn read(fields: &Map<String, Json>, host: Option<&str>) -> Result<Limit, String> {
         if let Some(unknown) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
             return Err(format!("{unknown}: is not known; there are {}", FIELDS[..6].join(", ")));
@@ -160,28 +207,33 @@ impl Limit {
             None => Ok(None),
             Some(value) => value.as_u64().map(Some).ok_or_else(|| format!("{name}: {value} is no whole number")),
         };
-        let delay_ms = match (whole("max")?, whole("period")?, fields.get("max_freq")) {
+        // So many in so many milliseconds.
+        let limit = match (whole("max")?, whole("period")?, fields.get("max_freq")) {
             (Some(0), _, None) if window.is_some() => None,
             (Some(0), _, None) => {
                 return Err(
                     "max: 0 at all times; `state` 3 suspends a site, and a window closes it for a while".to_owned()
                 );
             }
-            (Some(max), Some(period), None) if period > 0 => Some(period.saturating_mul(1_000).div_ceil(max)),
+            (Some(max), Some(period), None) if period > 0 => Some((max, period.saturating_mul(1_000))),
             (Some(_), _, None) => {
                 return Err("period: is missing: seconds in which so many requests are allowed".to_owned());
             }
             (None, None, Some(rate)) => {
                 let rate = number(rate).filter(|rate| *rate >= 1e-6);
                 let rate = rate.ok_or("max_freq: requests a second, more than 0")?;
-                Some((1_000.0 / rate).ceil() as u64) // a cast from float saturates
+                Some((1, (1_000.0 / rate).ceil() as u64)) // a cast from float saturates
             }
             _ => return Err("max: is missing: requests in `period` seconds, or `max_freq` a second".to_owned()),
         };
-        if delay_ms.is_some_and(|delay_ms| delay_ms > TURN_MAX_MS) {
+        if limit.is_some_and(|(max, period_ms)| period_ms.div_ceil(max) > TURN_MAX_MS) {
             let days = TURN_MAX_MS / (MINUTES_OF_DAY * MINUTE_MS);
             return Err(format!("max: less than one request in {days} days; `state` 3 suspends a site"));
         }
+        let delay_ms = limit.map(|(max, period_ms)| {
+            let open_ms = window.map_or(period_ms, |window| window.open_ms(period_ms));
+            open_ms.div_ceil(max)
+        });
         let named = match fields.get("host") {
             None => host,
             Some(Json::String(name)) => Some(name.as_str()),
@@ -261,14 +313,49 @@ mod tests {
     #[test]
     fn what_is_longer_than_any_delay_is_a_turn() {
         let allow = |value: Json| limits(value).allow("a.example", at(9, 0), DELAY_MAX);
-        assert_eq!(allow(json!({"max": 100, "period": 86_400})), Allowed { turn_ms: 864_000, ..Allowed::default() });
+        let turn_ms = |allowed: Allowed| allowed.turn.map_or(0, |turn| turn.end - turn.begin);
+        let daily = allow(json!({"max": 100, "period": 86_400}));
+        let begin = at(9, 0) / 864_000 * 864_000;
+        assert_eq!(daily, Allowed { turn: Some(Turn { begin, end: begin + 864_000 }), ..Allowed::default() });
         assert_eq!(allow(json!({"max": 1, "period": 300})), Allowed { delay_ms: 300_000, ..Allowed::default() });
         let both = json!([{"max": 6, "period": 60}, {"max": 100, "period": 86_400}, {"max": 24, "period": 86_400}]);
-        assert_eq!(allow(both), Allowed { delay_ms: 10_000, turn_ms: 3_600_000, closed_until: None });
+        let both = allow(both);
+        assert_eq!((both.delay_ms, turn_ms(both), both.closed_until), (10_000, 3_600_000, None));
         let by_day = json!({"from": "10:00", "to": "18:00", "max": 8, "period": 86_400});
         assert_eq!(allow(by_day), Allowed::default(), "not at this time");
-        assert_eq!(allow(json!({"max_freq": 0.000_5})).turn_ms, 2_000_000);
-        assert_eq!(allow(json!({"max": 1, "period": 31 * 86_400})).turn_ms, TURN_MAX_MS);
+        assert_eq!(turn_ms(allow(json!({"max_freq": 0.000_5}))), 2_000_000);
+        assert_eq!(turn_ms(allow(json!({"max": 1, "period": 31 * 86_400}))), TURN_MAX_MS);
+    }
+
+    /// The turns that a limit gives a host in so many days from a midnight on, minute by minute, and the minutes in which nothing is limited left out.
+    fn turns(value: Json, days: u64) -> Vec<(u64, u64)> {
+        let limits = limits(value);
+        let minutes = (0..days * MINUTES_OF_DAY).map(|minute| at(0, minute));
+        let mut turns: Vec<(u64, u64)> = minutes
+            .filter_map(|now| limits.allow("a.example", now, DELAY_MAX).turn.map(|turn| (now, turn)))
+            .inspect(|(now, turn)| assert!(turn.begin <= *now && *now < turn.end, "{now} {turn:?}"))
+            .map(|(_, turn)| (turn.begin, turn.end))
+            .collect();
+        turns.dedup();
+        assert!(turns.windows(2).all(|two| two[0].1 <= two[1].0), "turns come one after the other: {turns:?}");
+        turns
+    }
+
+    #[test]
+    fn so_many_a_day_in_a_window_are_so_many_in_the_window() {
+        for max in [1, 5, 6, 7, 47] {
+            let daily = turns(json!({"from": "08:00", "to": "12:00", "max": max, "period": 86_400}), 3);
+            assert_eq!(daily.len() as u64, 3 * max, "{max} a day");
+            assert_eq!((daily[0].0, daily[max as usize - 1].1), (at(8, 0) - 7, at(12, 0) - 7));
+        }
+        let night = turns(json!({"from": "22:00", "to": "02:00", "max": 4, "period": 86_400}), 4);
+        let opened_late = night.iter().filter(|(begin, _)| *begin >= at(2, 0)).count();
+        assert_eq!(opened_late, 3 * 4 + 2, "three nights, and half of the fourth");
+        // A period shorter than the window is what it says; one of two days gives each second window a page.
+        assert_eq!(turns(json!({"from": "08:00", "to": "12:00", "max": 1, "period": 3_600}), 1).len(), 4);
+        assert_eq!(turns(json!({"from": "08:00", "to": "12:00", "max": 1, "period": 2 * 86_400}), 6).len(), 3);
+        let few = limits(json!({"from": "08:00", "to": "12:00", "max": 144, "period": 86_400}));
+        assert_eq!(few.allow("a.example", at(9, 0), DELAY_MAX), Allowed { delay_ms: 100_000, ..Allowed::default() });
     }
 
     #[test]

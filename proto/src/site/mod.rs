@@ -10,11 +10,13 @@
 mod attribute;
 pub mod batch;
 pub mod content;
+mod fetch;
 mod filter;
 mod frequency;
 mod gone;
 pub mod history;
 pub mod life;
+mod manner;
 pub mod note;
 mod operation;
 pub mod page_filter;
@@ -30,14 +32,16 @@ use serde::{Deserialize, Serialize};
 
 pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
 pub use self::content::{UrlContent, UrlPut};
+pub use self::fetch::{FetchLock, UrlFetch};
 pub use self::filter::SiteFilter;
-pub use self::frequency::{Allowed, Frequencies};
+pub use self::frequency::{Allowed, Frequencies, Turn};
 pub use self::gone::Gone;
+pub use self::manner::{Manner, Places};
 pub use self::operation::{BadRequest, Criterions, Operation, SiteCleanup, SiteDelete, SiteFind, SiteStatus, code};
 pub use self::proxy::{NoSuchChange, ProxyOrder, SiteProxy};
 pub use self::update::SiteUpdate;
 pub use self::upkeep::Upkeep;
-pub use self::url::{SiteSelect, UrlFetch, UrlNew, UrlOrder, UrlRow, json_of, with_site};
+pub use self::url::{SiteSelect, UrlNew, UrlOrder, UrlRow, json_of, with_site};
 use crate::crawl::definition::{CrawlDefinition, CrawlState, SEEDS_MAX};
 use crate::crawl::filter::Scope;
 use crate::key::crawl_name_is_valid;
@@ -86,6 +90,8 @@ pub mod url_type {
     pub const REGULAR: u8 = 0;
     /// They are not followed.
     pub const SINGLE: u8 = 1;
+    /// Only of a URL that is told: it came with a feed, and is not fetched.
+    pub const FETCHED: u8 = 4;
 }
 
 /// A root URL.
@@ -356,6 +362,10 @@ impl Site {
             if property.value.len() > PROPERTY_BYTES_MAX {
                 return bad(&format!("properties[{at}].value"), format!("more than {PROPERTY_BYTES_MAX} bytes"));
             }
+            if !property.url_md5.is_empty() && url::parse_id(&property.url_md5).is_none() {
+                let what = format!("{:?} is no id and no MD5: 32 hexadecimal digits", property.url_md5);
+                return bad(&format!("properties[{at}].urlMd5"), what);
+            }
         }
         for name in CONDITIONS {
             if let Some(text) = self.property(name) {
@@ -367,9 +377,12 @@ impl Site {
             return bad("proxies", format!("{} of them, more than {}", self.proxies.len(), proxy::PROXIES_MAX));
         }
         self.proxies = self.proxies.into_iter().map(SiteProxy::checked).collect::<Result<_, _>>()?;
-        if let Err((at, error)) = Processing::of_site(&self) {
-            let inside = if error.path.is_empty() { String::new() } else { format!(".{}", error.path) };
-            return bad(&format!("properties[{at}].value{inside}"), error.what);
+        self.page_rules_are_understood()?;
+        for url in self.own_urls() {
+            // Places are those among the properties that count for that URL.
+            self.for_url(url)
+                .page_rules_are_understood()
+                .map_err(|error| BadRequest::new(&format!("properties of {url}: {}", error.field), error.what))?;
         }
         if let Some(text) = &self.recrawl_date
             && crate::date::parse(text).is_none()
@@ -383,6 +396,17 @@ impl Site {
         (self.resources, self.contents, self.collected_urls, self.new_urls, self.deleted_urls) = (0, 0, 0, 0, 0);
         (self.errors, self.size, self.avg_speed, self.avg_speed_counter) = (0, 0, 0, 0);
         Ok(self)
+    }
+}
+
+impl Site {
+    /// Says what is wrong with the properties that say how pages are asked for and what becomes of them.
+    fn page_rules_are_understood(&self) -> Result<(), BadRequest> {
+        Manner::of_site(self)?;
+        Processing::of_site(self).map(drop).map_err(|(at, error)| {
+            let inside = if error.path.is_empty() { String::new() } else { format!(".{}", error.path) };
+            BadRequest::new(&format!("properties[{at}].value{inside}"), error.what)
+        })
     }
 }
 

@@ -62,6 +62,11 @@ impl Default for SiteProxy {
 }
 
 impl SiteProxy {
+    /// One that is used for all hosts, with the lowest priority.
+    pub(super) fn at(host: String) -> SiteProxy {
+        SiteProxy { host, ..SiteProxy::default() }
+    }
+
     /// Says what is wrong with it, and in which field.
     pub fn checked(mut self) -> Result<SiteProxy, BadRequest> {
         let bad = |what: String| Err(BadRequest::new("host", what));

@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::operation::{BadRequest, Criterions, object, read, without_nulls};
-use super::{Attribute, GENERAL_SITE, Ignored, Site, UrlPut, md5_hex};
+use super::{Attribute, GENERAL_SITE, Ignored, Site, UrlPut, md5_hex, url_type};
 use crate::control::records::UrlName;
 use crate::date;
 use crate::id::UrlId;
 use crate::key::UrlKey;
-use crate::query::{Query, Row, Source, URL_FIELDS, Value};
+use crate::query::{Row, URL_FIELDS, Value};
 use crate::record::{Findings, UrlRecord};
 use crate::url::{CanonicalUrl, UrlRules};
 
@@ -50,7 +50,7 @@ pub struct UrlNew {
 }
 
 /// Fields of a URL of the original that queries here do not have.
-const MEASURED: [&str; 11] = [
+pub(super) const MEASURED: [&str; 11] = [
     "type",
     "requestDelay",
     "httpTimeout",
@@ -230,53 +230,6 @@ pub(super) fn parse_id(text: &str) -> Option<UrlId> {
     (text.len() == 32).then_some(UrlId(id))
 }
 
-/// What URL_FETCH is asked with.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct UrlFetch {
-    /// Which sites; all that are active if none is named.
-    #[serde(rename = "sitesList")]
-    pub sites: Vec<String>,
-    /// Which of those.
-    #[serde(rename = "sitesCriterions")]
-    pub sites_criterions: Option<Criterions>,
-    #[serde(rename = "urlsCriterions", alias = "criterions")]
-    criterions: Option<Criterions>,
-    /// URLs in all.
-    #[serde(rename = "maxURLs")]
-    pub max_urls: Option<usize>,
-    /// 1: each site gives its share.
-    pub algorithm: u8,
-}
-
-impl UrlFetch {
-    /// Reads one.
-    pub fn read(body: Json) -> Result<UrlFetch, BadRequest> {
-        let fetch: UrlFetch = read(body)?;
-        if fetch.algorithm > 1 {
-            return Err(BadRequest::new(
-                "algorithm",
-                "0 takes them as they come, 1 from each site its share".to_owned(),
-            ));
-        }
-        Ok(fetch)
-    }
-
-    /// The criterions with `limit` instead of their own.
-    pub fn limited(&self, limit: Option<usize>) -> Criterions {
-        let mut criterions = self.criterions.clone().unwrap_or_default();
-        if let Some(limit) = limit.or(self.max_urls) {
-            criterions.limit = Some(Json::from(limit));
-        }
-        criterions
-    }
-
-    /// Says what is wrong with the criterions before anybody is asked.
-    pub fn checked(&self) -> Result<Query, BadRequest> {
-        self.limited(None).query(Source::Urls)
-    }
-}
-
 /// A record as it is told, and as queries look at it.
 pub struct UrlRow<'a> {
     /// Its site.
@@ -376,8 +329,10 @@ impl UrlRow<'_> {
 /// Puts into a URL that is told what is its site's to say: the fields that a URL of the original has of its own.
 pub fn with_site(mut url: Json, site: &Site) -> Json {
     if let Json::Object(fields) = &mut url {
+        let number = |name: &str| fields.get(name).and_then(Json::as_u64);
+        let came_with_feed = number("crawled") == Some(0) && number("processed") > Some(0);
         let said = [
-            ("type", Json::from(site.url_type)),
+            ("type", Json::from(if came_with_feed { url_type::FETCHED } else { site.url_type })),
             ("requestDelay", Json::from(site.request_delay)),
             ("processingDelay", Json::from(site.processing_delay)),
             ("httpTimeout", Json::from(site.http_timeout)),
@@ -419,6 +374,10 @@ mod tests {
         );
         assert_eq!((&told["httpMethod"], &told["status"]), (&json!("get"), &json!(1)));
         assert_eq!(with_site(Json::Null, &site), Json::Null);
+        let entry = with_site(json!({"url": "http://a.example/", "crawled": 0, "processed": 1}), &site);
+        assert_eq!(entry["type"], 4, "an entry of a feed was never asked for");
+        let page = with_site(json!({"url": "http://a.example/", "crawled": 2, "processed": 1}), &site);
+        assert_eq!(page["type"], 1);
     }
 
     #[test]
@@ -497,15 +456,5 @@ mod tests {
         ] {
             assert!(UrlNew::read(body.clone()).unwrap_err().to_string().contains(field), "{body}");
         }
-    }
-
-    #[test]
-    fn a_fetch_has_its_own_limit() {
-        let fetch =
-            UrlFetch::read(json!({"maxURLs": 7, "urlsCriterions": {"WHERE": "status = 7", "LIMIT": 3}})).unwrap();
-        assert_eq!(fetch.checked().unwrap().limit, 7);
-        assert_eq!(fetch.limited(Some(2)).query(Source::Urls).unwrap().limit, 2);
-        assert!(UrlFetch::read(json!({"algorithm": 2})).is_err());
-        assert!(UrlFetch::read(json!({"urlsCriterions": {"WHERE": "x = 1"}})).unwrap().checked().is_err());
     }
 }

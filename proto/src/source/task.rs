@@ -127,14 +127,7 @@ pub fn check_args(args: &Json) -> Result<String, String> {
 pub fn headers(args: &Json) -> Result<Vec<(String, String)>, String> {
     let mut lines = Vec::new();
     for (name, value) in pairs(args, "headers")? {
-        let is_token = !name.is_empty()
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-        if !is_token {
-            return Err(format!("args.headers: {name:?} is no name of a header"));
-        }
-        if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
-            return Err(format!("args.headers: {name} is the crawler's to set; cookies go into `cookies`"));
-        }
+        check_header(&name, &value).map_err(|what| format!("args.headers: {what}; cookies go into `cookies`"))?;
         lines.push((name, value));
     }
     let cookies: Vec<String> = match args.get("cookies") {
@@ -157,6 +150,22 @@ pub fn headers(args: &Json) -> Result<Vec<(String, String)>, String> {
         Some((name, _)) => Err(format!("args: the value of {name} has letters that cannot be sent")),
         None => Ok(lines),
     }
+}
+
+/// Says why a header cannot be sent along.
+pub(crate) fn check_header(name: &str, value: &str) -> Result<(), String> {
+    let is_token =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+    if !is_token {
+        return Err(format!("{name:?} is no name of a header"));
+    }
+    if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+        return Err(format!("{name} is the crawler's to set"));
+    }
+    if value.chars().any(|letter| letter.is_control() || !letter.is_ascii()) {
+        return Err(format!("the value of {name} has letters that cannot be sent"));
+    }
+    Ok(())
 }
 
 /// Names and values of one part of the arguments.

@@ -1,10 +1,12 @@
 //! How often proxies have just failed on this node: the fetcher counts, and passes over those that failed too often.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use proto::crawl::crawls::Crawls;
 use proto::site::proxy::choose;
+use proto::url::CanonicalUrl;
 
 /// Proxies tried for one page.
 const TRIES_MAX: usize = 3;
@@ -47,13 +49,18 @@ impl ProxyFaults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(proxy);
     }
 
-    /// Through what a host of a crawl is asked.
-    pub fn way(&self, crawls: &Crawls, crawl: &str, host: &str) -> Way {
-        let site = crawls.get(crawl).and_then(|crawl| crawl.site.as_ref());
-        let Some(site) = site.filter(|site| site.site.proxies.iter().any(|proxy| proxy.serves(host))) else {
+    /// Through what a URL of a crawl is asked for.
+    pub fn way(&self, crawls: &Crawls, crawl: &str, url: &CanonicalUrl) -> Way {
+        let Some(site) = crawls.get(crawl).and_then(|crawl| crawl.site.as_ref()) else { return Way::Direct };
+        let own = crawls.manner(crawl, url.as_str()).and_then(|manner| manner.proxy());
+        let (host, mut proxies) = (url.host(), Cow::Borrowed(&site.site.proxies));
+        if let Some(own) = own {
+            proxies.to_mut().push(own.clone());
+        }
+        if !proxies.iter().any(|proxy| proxy.serves(host)) {
             return Way::Direct;
-        };
-        let chosen = choose(&site.site.proxies, host, |proxy| self.faults(proxy));
+        }
+        let chosen = choose(&proxies, host, |proxy| self.faults(proxy));
         let names: Vec<String> = chosen.into_iter().take(TRIES_MAX).map(|proxy| proxy.host.clone()).collect();
         if names.is_empty() { Way::None } else { Way::Through(names) }
     }

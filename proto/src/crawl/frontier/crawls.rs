@@ -11,7 +11,7 @@ use super::{Crawls, Frontier, Leases, Micros, Now, Queue};
 use crate::crawl::filter::Refusal;
 use crate::crawl::politeness::{PaceRules, SECOND};
 use crate::key::QueueKey;
-use crate::site::Allowed;
+use crate::site::{Allowed, Turn};
 use crate::url::CanonicalUrl;
 
 /// Gates in memory, in times of the queues in memory: those of hosts that may be asked at once go first.
@@ -110,7 +110,7 @@ impl Frontier {
     /// run, and is looked for again when the time is over: thousands of hosts that rest leave their places to others.
     pub(super) fn rests(&mut self, now: Now, key: &QueueKey) -> bool {
         let allowed = self.allows(now, key);
-        let Some(until) = allowed.closed_until.max(self.turn_is_over_for(now, key, allowed.turn_ms)) else {
+        let Some(until) = allowed.closed_until.max(self.turn_is_over_for(now, key, allowed.turn)) else {
             return false;
         };
         let wakes = now.mono.saturating_add(until.saturating_sub(now.unix_ms).saturating_mul(1_000));
@@ -119,11 +119,11 @@ impl Frontier {
     }
 
     /// When the next turn of a host begins, if it had its page in this one, or may have had it from somebody else.
-    fn turn_is_over_for(&mut self, now: Now, key: &QueueKey, turn_ms: u64) -> Option<u64> {
-        let end = (now.unix_ms.checked_div(turn_ms)? + 1).saturating_mul(turn_ms);
+    fn turn_is_over_for(&mut self, now: Now, key: &QueueKey, turn: Option<Turn>) -> Option<u64> {
+        let Turn { begin, end } = turn?;
         let since_ms = now.unix_ms.saturating_sub(now.mono.saturating_sub(self.leases.since(key.slot())) / 1_000);
         // Whoever held the slot before us may have asked; but not for a site that was made since.
-        let unknown = since_ms > end - turn_ms && self.crawls.defined_at(key.crawl()) < since_ms;
+        let unknown = since_ms > begin && self.crawls.defined_at(key.crawl()) < since_ms;
         let had = self.turns.get(key).is_some_and(|over| *over > now.unix_ms);
         if !had && self.turns.len() >= GATES_PER_QUEUE * self.rules.queues_max {
             self.turns.retain(|_, over| *over > now.unix_ms);
@@ -134,9 +134,8 @@ impl Frontier {
 
     /// A page of the host of a queue is asked for: if its site counts by turns, it had this one.
     pub(super) fn take_turn(&mut self, now: Now, key: &QueueKey) {
-        let turn_ms = self.allows(now, key).turn_ms;
-        if let Some(turn) = now.unix_ms.checked_div(turn_ms) {
-            self.turns.insert(key.clone(), (turn + 1).saturating_mul(turn_ms));
+        if let Some(turn) = self.allows(now, key).turn {
+            self.turns.insert(key.clone(), turn.end);
         }
     }
 

@@ -266,6 +266,25 @@ fn a_host_gets_its_pages_of_a_day_one_in_each_turn() {
 }
 
 #[test]
+fn a_host_gets_its_pages_of_a_day_in_the_hours_that_its_site_opens() {
+    let (mut world, mut crawls) = world(17, &["a.example"]);
+    let limits = serde_json::json!([{"from": "08:00", "to": "12:00", "max": 7, "period": 86_400}, {"from": "12:00", "to": "08:00", "max": 0}]);
+    world.tell(&mut crawls, &[site("shop", limits)]);
+    for page in 0..100 {
+        world.add_to("shop", &format!("http://a.example/{page}"), 100, 1, true);
+    }
+    let slot = Slot::of_domain(url("http://a.example/").domain());
+    for day in 0..3 {
+        world.step(Input::Leased { slots: vec![(slot, (day + 2) * 24 * 3_600 * SECOND)] });
+        world.run_to((day * 24 + 8) * 3_600 * SECOND - MIDNIGHT);
+        let before = world.pages();
+        world.run_to((day + 1) * 24 * 3_600 * SECOND - MIDNIGHT);
+        assert_eq!(world.pages() - before, 7, "on day {day}, all of them between eight and twelve");
+    }
+    assert_eq!(world.pages(), 21, "none at another time");
+}
+
+#[test]
 fn a_host_that_goes_from_hand_to_hand_gets_no_more_in_a_turn() {
     let (mut world, mut crawls) = world(15, &["a.example"]);
     let slot = Slot::of_domain(url("http://a.example/").domain());
