@@ -8,6 +8,7 @@ mod content;
 mod crawl;
 mod graph;
 mod notes;
+mod own_fetch;
 mod pages;
 mod proxies;
 pub mod reading;
@@ -136,6 +137,8 @@ struct Shared {
     listed: Vec<PeerId>,
     admissions: Admissions,
     sources: source::Sources,
+    /// After what time a page is fetched again, where its crawl does not say.
+    recrawl_s: Option<u64>,
     /// Whether it is known what is defined: until then nothing can be said not to be.
     defined: watch::Sender<bool>,
 }
@@ -183,6 +186,7 @@ impl ClusteredNode {
             listed: cluster.nodes.iter().map(|(node, _)| node.peer).collect(),
             admissions: Admissions::default(),
             defined: watch::Sender::new(false),
+            recrawl_s: config.crawl.recrawl_period_s,
             sources: source::Sources::new(
                 &config.sources,
                 &proto::control::node_name(identity.node()),
@@ -228,6 +232,10 @@ impl ClusteredNode {
                 let shared = Arc::downgrade(&shared);
                 Arc::new(move |crawl, url| source::headers_of(&shared.upgrade()?, crawl, url))
             },
+            found: {
+                let shared = Arc::downgrade(&shared);
+                Arc::new(move |crawl, links| own_fetch::found(&shared.upgrade()?, crawl, links))
+            },
             seed: identity.node().0 ^ crate::edges::clock::unix_ms(),
         };
         tokio::spawn(admission::follow(Arc::clone(&swarm), identity.peer(), shared.listed.clone(), changed));
@@ -246,6 +254,7 @@ impl ClusteredNode {
             scoring = Some(thread);
         }
         source::start(&shared);
+        own_fetch::start(&shared);
         tokio::spawn(observe(Arc::downgrade(&node)));
         tokio::spawn(steward::look_after(Arc::downgrade(&shared)));
         let settle_patience = Duration::from_millis(config.fetch.limits.fetch_timeout_ms)
@@ -563,7 +572,7 @@ impl Shared {
         }
         let mut kept = 0;
         for urls in found.chunks(SUBMIT_URLS) {
-            if let Err(error) = submit(node, &crawl, urls).await {
+            if let Err(error) = self.hand_in(node, &crawl, node.crawls().fetch(&crawl), urls).await {
                 return Answer::Refused(format!("{error} ({kept} URLs are kept)"));
             }
             kept += urls.len() as u64;

@@ -131,6 +131,7 @@ impl Shared {
                 contents: Some((Arc::new(place.clone()), content_rules(planted))),
                 defined: Arc::new(|_| {}),
                 headers: Arc::new(|_, _| None),
+                found: Arc::new(|_, _| None),
                 seed: Random::at(plan.seed, For::Core, id.0, u64::from(number)).number(),
             }
         };
