@@ -149,15 +149,40 @@ impl Desk {
         self.node.client_settings().0.active && !self.paused.load(Relaxed)
     }
 
-    async fn put_here(&self, items: Vec<Item>) -> Result<Vec<Taken>, Unavailable> {
-        let unix_ms = unix_ms();
-        let floors = BTreeMap::new();
-        let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
-        let Decided { mut said, copies, changed, life } = decided.map_err(|error| Unavailable(error.to_string()))?;
-        if !copies.is_empty() && self.keep(copies, changed, life, SlotSet::default(), BTreeMap::new()).await.is_err() {
-            said.iter_mut().filter(|taken| **taken == Taken::Kept).for_each(|taken| *taken = Taken::Failed);
+    async fn put_here(&self, mut items: Vec<Item>) -> Result<Vec<Taken>, Unavailable> {
+        let mut became: Vec<Taken> = Vec::new();
+        let known = items.iter().any(|item| item.date_s.is_some());
+        for attempt in 1.. {
+            // What is merely found is there once it is kept, whoever writes after it; what is said of a known URL may be written over.
+            let (held, items) = match known {
+                true => (self.held().await?, items.clone()),
+                false => (SlotSet::default(), std::mem::take(&mut items)),
+            };
+            let (unix_ms, floors) = (unix_ms(), BTreeMap::new());
+            let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
+            let Decided { said, copies, changed, life } = decided.map_err(|error| Unavailable(error.to_string()))?;
+            let kept_before = |place: usize| became.get(place) == Some(&Taken::Kept);
+            let again = |(place, said)| if said == Taken::Skipped && kept_before(place) { Taken::Kept } else { said };
+            became = said.into_iter().enumerate().map(again).collect();
+            let held = among(&copies, &held);
+            if copies.is_empty() {
+                break;
+            }
+            match self.keep(copies, changed, life, held, BTreeMap::new()).await {
+                Ok(true) => break,
+                Ok(false) if attempt < TRIES => {}
+                _ => {
+                    became.iter_mut().filter(|taken| **taken == Taken::Kept).for_each(|taken| *taken = Taken::Failed);
+                    break;
+                }
+            }
         }
-        Ok(said)
+        Ok(became)
+    }
+
+    /// Slots that are ours now. If one is lost before what is decided is kept, whoever has it then may have written over it, by what it knew: then it is decided anew, or not acknowledged.
+    async fn held(&self) -> Result<SlotSet, Unavailable> {
+        Ok(self.places().await?.served)
     }
 
     async fn act_here(&self, act: Act) -> Result<Said, Unavailable> {
@@ -171,6 +196,16 @@ impl Desk {
             let crawls = self.node.crawls();
             let own = crawls.open().filter(|(_, fetch)| !fetch.by_clients());
             withheld.extend(own.map(|(definition, _)| definition.name.clone()));
+        } else if matches!(act, Act::Set { .. }) {
+            let (held, unix_ms, taker) = (self.held().await?, unix_ms(), Taker::ANY);
+            let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply });
+            let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
+            let Decided { said, copies, changed, life } = decided;
+            let held = among(&copies, &held);
+            if copies.is_empty() || self.keep(copies, changed, life, held, BTreeMap::new()).await? {
+                return Ok(said);
+            }
+            return Err(Unavailable("the queue is another node's meanwhile; ask again".to_owned()));
         }
         self.carry_out(act, Taker::Client { withheld }, slots, takes, unix_ms()).await
     }
@@ -511,6 +546,11 @@ impl Desk {
         }
         Err(Unavailable(last))
     }
+}
+
+/// The slots of records that are among these.
+fn among(copies: &[RecordCopy], slots: &SlotSet) -> SlotSet {
+    copies.iter().map(RecordCopy::slot).filter(|slot| slots.contains(*slot)).collect()
 }
 
 /// Who acts for which of these slots, but for who is passed over.
