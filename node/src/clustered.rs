@@ -10,6 +10,7 @@ mod entries;
 mod fetch;
 mod graph;
 mod notes;
+mod own_fetch;
 mod pages;
 mod proxies;
 pub mod reading;
@@ -139,6 +140,8 @@ struct Shared {
     listed: Vec<PeerId>,
     admissions: Admissions,
     sources: source::Sources,
+    /// After what time a page is fetched again, where its crawl does not say.
+    recrawl_s: Option<u64>,
     /// Whether it is known what is defined: until then nothing can be said not to be.
     defined: watch::Sender<bool>,
     /// Processes pages by rules that come with a batch.
@@ -193,6 +196,7 @@ impl ClusteredNode {
                 urls: config.url.clone(),
                 product_token: config.product_token().to_owned(),
             },
+            recrawl_s: config.crawl.recrawl_period_s,
             sources: source::Sources::new(
                 &config.sources,
                 &proto::control::node_name(identity.node()),
@@ -239,6 +243,10 @@ impl ClusteredNode {
                 Arc::new(move |crawl, url| source::headers_of(&shared.upgrade()?, crawl, url))
             },
             entries: entries::keeper(Arc::downgrade(&shared)),
+            found: {
+                let shared = Arc::downgrade(&shared);
+                Arc::new(move |crawl, links| own_fetch::found(&shared.upgrade()?, crawl, links))
+            },
             seed: identity.node().0 ^ crate::edges::clock::unix_ms(),
         };
         tokio::spawn(admission::follow(Arc::clone(&swarm), identity.peer(), shared.listed.clone(), changed));
@@ -257,6 +265,7 @@ impl ClusteredNode {
             scoring = Some(thread);
         }
         source::start(&shared);
+        own_fetch::start(&shared);
         tokio::spawn(observe(Arc::downgrade(&node)));
         tokio::spawn(steward::look_after(Arc::downgrade(&shared)));
         let settle_patience = Duration::from_millis(config.fetch.limits.fetch_timeout_ms)
@@ -574,7 +583,7 @@ impl Shared {
         }
         let mut kept = 0;
         for urls in found.chunks(SUBMIT_URLS) {
-            if let Err(error) = submit(node, &crawl, urls).await {
+            if let Err(error) = self.hand_in(node, &crawl, node.crawls().fetch(&crawl), urls).await {
                 return Answer::Refused(format!("{error} ({kept} URLs are kept)"));
             }
             kept += urls.len() as u64;

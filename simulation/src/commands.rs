@@ -14,6 +14,7 @@ use simulation::layer::{Layer, RunOptions, RunReport};
 use simulation::lending::LendingLayer;
 use simulation::pure::Pure;
 use simulation::ranking::RankingLayer;
+use simulation::serving::ServingLayer;
 use simulation::tool::{self, many::Many, seconds};
 use simulation::toy::Toy;
 use simulation::world::plan::{FaultClass, Plan};
@@ -33,6 +34,8 @@ enum LayerName {
     Ranking,
     /// Scripts that nodes have others execute.
     Lending,
+    /// Queues that clients take URLs from.
+    Serving,
     /// L2: the actors of every node on virtual time.
     #[cfg(feature = "actors")]
     Actors,
@@ -59,6 +62,7 @@ impl LayerArguments {
             LayerName::Pure => &Pure,
             LayerName::Ranking => &RankingLayer,
             LayerName::Lending => &LendingLayer,
+            LayerName::Serving => &ServingLayer,
             #[cfg(feature = "actors")]
             LayerName::Actors => &simulation::actors::Actors,
         }

@@ -27,7 +27,9 @@
 //! | I21 counters equal a recount when calm | [`counters_equal_a_recount`] |
 //! | I22 a site's limit of pages holds | [`site_limits_hold`] |
 //! | I23 a ranking over several nodes is that of one | [`ranking_is_the_oracles`] |
+//! | I24 clients get a URL once within its lease, a queue once within its delay, and lose nothing that was acknowledged | [`clients_are_served_once`] |
 
+pub mod clients_are_served_once;
 pub mod comes_to_rest;
 pub mod counters_equal_a_recount;
 pub mod crawl_delay_kept;
@@ -137,6 +139,7 @@ pub struct Invariants {
     counters_equal_a_recount: counters_equal_a_recount::CountersEqualARecount,
     site_limits_hold: site_limits_hold::SiteLimitsHold,
     ranking_is_the_oracles: ranking_is_the_oracles::RankingIsTheOracles,
+    clients_are_served_once: clients_are_served_once::ClientsAreServedOnce,
     violation: Option<Violation>,
 }
 
@@ -168,6 +171,7 @@ impl Invariants {
             counters_equal_a_recount: Default::default(),
             site_limits_hold: site_limits_hold::SiteLimitsHold::new(plan),
             ranking_is_the_oracles: Default::default(),
+            clients_are_served_once: Default::default(),
             violation: None,
         }
     }
@@ -205,7 +209,8 @@ impl Invariants {
         ask(&mut self.no_fetch_after_delete, before, at, event)?;
         ask(&mut self.counters_equal_a_recount, before, at, event)?;
         ask(&mut self.site_limits_hold, before, at, event)?;
-        ask(&mut self.ranking_is_the_oracles, before, at, event)
+        ask(&mut self.ranking_is_the_oracles, before, at, event)?;
+        ask(&mut self.clients_are_served_once, before, at, event)
     }
 
     /// What was found first.
@@ -237,6 +242,10 @@ impl Invariants {
         let missing = missing.or_else(|| {
             invariant = ranking_is_the_oracles::RankingIsTheOracles::NAME.to_owned();
             self.ranking_is_the_oracles.missing(&up)
+        });
+        let missing = missing.or_else(|| {
+            invariant = clients_are_served_once::ClientsAreServedOnce::NAME.to_owned();
+            self.clients_are_served_once.missing(&up)
         });
         self.too_late(at, &invariant, missing)
     }

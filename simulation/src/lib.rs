@@ -16,7 +16,7 @@
 //! 7. [`layer`] — what runs a plan; [`toy`] is the smallest one.
 //! 8. [`pure`] — L1: the cores of every node in an event loop.
 //! 9. `actors` — L2: the product's own actors of every node on virtual time (feature `actors`, which needs the whole node).
-//! 10. [`ranking`], [`lending`] — small layers, each with one core of the product on every node.
+//! 10. [`ranking`], [`lending`], [`serving`] — small layers, each with one core of the product on every node.
 //! 11. [`tool`] — what the program does with a layer: many seeds, mutants, shrinking, a page to look at.
 //!
 //! # How to read a failing seed
@@ -34,6 +34,7 @@ pub mod layer;
 pub mod lending;
 pub mod pure;
 pub mod ranking;
+pub mod serving;
 pub mod tool;
 pub mod toy;
 pub mod world;

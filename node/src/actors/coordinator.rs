@@ -42,10 +42,10 @@ use super::can_end;
 use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::contents::Line;
-use crate::edges::disk::{DiskError, Job, ReplicaJob, Reply};
+use crate::edges::disk::{DiskError, Job, Kept, ReplicaJob, Reply};
 use crate::edges::network::Network;
 use crate::edges::store::{Admitted, Begun, Merged};
-use crate::edges::web::HeadersOf;
+use crate::edges::web::{HeadersOf, Pending};
 use crate::messages::{
     AmendRecords, ClusterView, CompareNow, DiskRequest, FetchEnded, ForgetNode, FrontierUp, GetClusterView, GetDigests,
     Heard, KeepEntries, KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received, Restart, RunBatch, SlotDigests,
@@ -69,6 +69,9 @@ const FORGET_AFTER: Micros = 60 * SECOND;
 /// Hears of definitions.
 pub type Defined = Arc<dyn Fn(&[Definition]) + Send + Sync>;
 
+/// Takes links of a page of a crawl, and says whether they are kept; nothing if the crawl itself takes them.
+pub type FoundOf = Arc<dyn Fn(&str, &[Discovered]) -> Option<Pending<'static, bool>> + Send + Sync>;
+
 /// What a node's place in a cluster is made of.
 #[derive(Clone)]
 pub struct Cluster {
@@ -90,6 +93,8 @@ pub struct Cluster {
     pub headers: HeadersOf,
     /// Who keeps entries of feeds.
     pub entries: KeepEntries,
+    /// Where links of a crawl go whose URLs wait elsewhere than with the crawl itself.
+    pub found: FoundOf,
     /// What chance is drawn from, together with the number of the life.
     pub seed: u64,
 }
@@ -142,8 +147,8 @@ pub struct Coordinator {
     pending: Vec<Input>,
     /// Entries that the frontier is to hear of after that.
     admitted: Vec<frontier::Input>,
-    /// What the fetcher has, by the number it knows it by, and when it must be over.
-    runs: BTreeMap<u64, (RunId, Micros)>,
+    /// What the fetcher has, by the number it knows it by: whose it is, when it must be over, and its crawl.
+    runs: BTreeMap<u64, (RunId, Micros, String)>,
     next_run: u64,
     clients: BTreeMap<u64, Client>,
     next_ticket: u64,
@@ -479,15 +484,36 @@ impl Coordinator {
         let order = Order { priority: errand.priority, depth: errand.depth, sequence: 0 };
         let slot = queue.slot();
         let picks = vec![Pick { flight, queue, order, entry: errand.entry }];
-        self.runs.insert(flight, (run, until));
+        self.runs.insert(flight, (run, until, crawl.to_owned()));
         if self.parts.router.pass(RunBatch(UrlBatch { id: run.batch, slot, deadline: until, picks })).is_err() {
             self.parts.metrics.dropped.inc(); // its owner puts it back after its deadline
         }
     }
 
+    /// Has links kept that do not go to their crawl, and only then says that the page was fetched, as if it had none: so a page is PROCESSED only when its links are
+    /// kept, wherever that is. Says whether it does. What cannot be kept in time is fetched again.
+    fn keep_elsewhere(&self, run: RunId, until: Micros, crawl: &str, kept: &Kept, ctx: &mut Context<Self>) -> bool {
+        let found = Arc::clone(&self.parts.cluster.found);
+        let Some(mut keeping) = found(crawl, &kept.links) else { return false };
+        let (me, life, clock) = (ctx.address(), self.life, self.parts.clock.clone());
+        let (crawl, links, ending) = (crawl.to_owned(), kept.links.clone(), kept.ending.clone());
+        actix_rt::spawn(async move {
+            while !keeping.await {
+                tokio::time::sleep(AGAIN_AFTER).await;
+                let late = clock.now().mono > until + FORGET_AFTER;
+                match found(&crawl, &links).filter(|_| !late && me.connected()) {
+                    Some(again) => keeping = again,
+                    None => return,
+                }
+            }
+            me.do_send(Own::Happened { life, inputs: vec![Input::Fetched { run, ending, links: Vec::new() }] });
+        });
+        true
+    }
+
     fn measure(&mut self, ctx: &mut Context<Self>) {
         let now = self.parts.clock.now().mono;
-        self.runs.retain(|_, (_, until)| *until + FORGET_AFTER > now);
+        self.runs.retain(|_, (_, until, _)| *until + FORGET_AFTER > now);
         self.show(now);
         let spoken = self.parts.cluster.network.oldest_spoken();
         self.happens([Input::Spoken(spoken)], ctx);
@@ -616,7 +642,7 @@ impl Handler<FetchEnded> for Coordinator {
 
     fn handle(&mut self, FetchEnded { flight, host, retry_after_ms }: FetchEnded, ctx: &mut Self::Context) {
         self.lifeline.handles();
-        if let Some((run, _)) = self.runs.get(&flight) {
+        if let Some((run, ..)) = self.runs.get(&flight) {
             let run = *run;
             self.happens([Input::Asked { run, host, retry_after_ms }], ctx);
         }
@@ -633,7 +659,8 @@ impl Handler<KeptPage> for Coordinator {
             Ending::Failed(..) => drop(self.parts.metrics.cluster.failures.inc()),
             _ => {}
         }
-        if let Some((run, _)) = self.runs.remove(&kept.flight) {
+        let Some((run, until, crawl)) = self.runs.remove(&kept.flight) else { return };
+        if kept.links.is_empty() || !self.keep_elsewhere(run, until, &crawl, &kept, ctx) {
             self.happens([Input::Fetched { run, ending: kept.ending, links: kept.links }], ctx);
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proto::batch::{Discovered, EntryKind};
+use proto::clients::fetch::Fetch;
 use proto::cluster::registry::{DefinitionKey, DefinitionKind, NotDefined, Version};
 use proto::control::crawl::{CrawlAnswer, CrawlCounts, CrawlList, CrawlRequest, CrawlRow, CrawlsHere};
 use proto::control::{Answer, Request, node_name};
@@ -11,7 +12,7 @@ use proto::crawl::definition::{CrawlDefinition, CrawlState};
 use tokio::sync::Mutex;
 use tokio::time::{Duration, Instant};
 
-use super::{SUBMIT_URLS, Shared, ask_peer, submit};
+use super::{SUBMIT_URLS, Shared, ask_peer};
 use crate::actors::scorer::PRIORITY_DEFAULT;
 use crate::edges::disk::{Job, ReplicaJob};
 use crate::edges::swarm::Swarm;
@@ -36,6 +37,11 @@ impl Shared {
             CrawlRequest::List => Ok(CrawlAnswer::List(self.list_crawls(node, swarm).await)),
             CrawlRequest::Here => Ok(CrawlAnswer::Here(self.crawls_here(node).await)),
             CrawlRequest::Set { name, state } => self.set_crawl(node, swarm, &name, state).await,
+            CrawlRequest::AddOpen(definition, fetch, replace) => {
+                let definition = CrawlDefinition { fetch: Some(fetch), ..*definition };
+                self.add_crawl(node, swarm, definition, replace).await
+            }
+            CrawlRequest::Fetch { name, fetch } => self.fetch_of(node, swarm, &name, fetch).await,
         };
         answer.map_or_else(Answer::Refused, Answer::Crawl)
     }
@@ -148,11 +154,12 @@ impl Shared {
                 "there is a crawl called {name:?} already, with other seeds or rules; choose another name, or replace it"
             ));
         }
+        self.may_be_opened(node, swarm, &definition).await?;
         // Seeds first: until the crawl is defined nothing of it is fetched, and whoever hears that it is knows that they are kept.
         let found = |url| Discovered { url, kind: EntryKind::Page, depth: 0, priority: PRIORITY_DEFAULT, redirects: 0 };
         let urls: Vec<Discovered> = seeds.into_iter().map(found).collect();
         for urls in urls.chunks(SUBMIT_URLS) {
-            submit(node, &name, urls).await?;
+            self.hand_in(node, &name, definition.fetch, urls).await?;
         }
         let seeds = urls.len() as u64;
         let kept = self
@@ -167,6 +174,54 @@ impl Shared {
         Ok(kept.with_seeds(seeds))
     }
 
+    /// URLs of a crawl wait either with the crawl or in queues of clients, and are not moved from one to the other.
+    async fn may_be_opened(&self, node: &Node, swarm: &Arc<Swarm>, definition: &CrawlDefinition) -> Result<(), String> {
+        let (crawls, name) = (node.crawls(), &definition.name);
+        let other = "choose another name for one that is to be different";
+        match (crawls.get(name).map(|crawl| crawl.definition.fetch.is_some()), definition.fetch.is_some()) {
+            (Some(false), true) => {
+                Err(format!("crawl {name:?} is not open to clients: its URLs wait with the nodes; {other}"))
+            }
+            (Some(true), false) => Err(format!(
+                "crawl {name:?} is open to clients: its URLs wait in their queues; say --fetch, or {other}"
+            )),
+            (None, true) => {
+                let known = |here: &CrawlsHere| here.counts.iter().any(|(of, is)| of == name && is.totals.known > 0);
+                let everywhere = self.crawls_everywhere(node, swarm).await;
+                if everywhere.iter().any(|(_, here)| here.as_ref().is_ok_and(known)) {
+                    return Err(format!(
+                        "the nodes have URLs of {name:?} already, which clients could not have; {other}"
+                    ));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says who fetches the URLs of a crawl, after somebody else is to if that is asked for.
+    async fn fetch_of(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        name: &str,
+        fetch: Option<Fetch>,
+    ) -> Result<CrawlAnswer, String> {
+        if let Some(fetch) = fetch {
+            self.change(node, swarm, name, |known| match known {
+                None => Err(no_crawl(node, name)),
+                Some(known) if known.fetch.is_none() => Err(format!(
+                    "crawl {name:?} is not open to clients: its URLs wait with the nodes; only a crawl that was added with --fetch can be switched"
+                )),
+                Some(known) => Ok(CrawlDefinition { fetch: Some(fetch), ..known.clone() }),
+            })
+            .await?;
+        }
+        let crawls = node.crawls();
+        let crawl = crawls.get(name).ok_or_else(|| no_crawl(node, name))?;
+        Ok(CrawlAnswer::Fetch { crawl: name.to_owned(), fetch: fetch.or(crawl.definition.fetch) })
+    }
+
     async fn set_crawl(
         &self,
         node: &Node,
@@ -179,12 +234,7 @@ impl Shared {
         }
         let kept = self
             .change(node, swarm, name, |known| {
-                let Some(known) = known else {
-                    let crawls = node.crawls();
-                    let names: Vec<&str> = crawls.defined().map(|crawl| crawl.definition.name.as_str()).collect();
-                    let there = if names.is_empty() { "none is defined".to_owned() } else { names.join(", ") };
-                    return Err(format!("there is no crawl called {name:?}; there are: {there}"));
-                };
+                let Some(known) = known else { return Err(no_crawl(node, name)) };
                 if known.state == CrawlState::Stopped && state != CrawlState::Stopped {
                     return Err(format!(
                         "crawl {name:?} was stopped for good; to begin it again, add it again with the same seeds and rules"
@@ -226,6 +276,13 @@ impl Shared {
         }
         Err(format!("crawl {name:?}: {why}"))
     }
+}
+
+fn no_crawl(node: &Node, name: &str) -> String {
+    let crawls = node.crawls();
+    let names: Vec<&str> = crawls.defined().map(|crawl| crawl.definition.name.as_str()).collect();
+    let there = if names.is_empty() { "none is defined".to_owned() } else { names.join(", ") };
+    format!("there is no crawl called {name:?}; there are: {there}")
 }
 
 /// A change that is kept.

@@ -484,7 +484,10 @@ impl Shared {
         understood.map(|(_, roots)| roots).map_err(|error| {
             let field = match error {
                 DefinitionError::Filter(_) => "filters",
-                DefinitionError::Seed { .. } | DefinitionError::NoSeed | DefinitionError::TooManySeeds(_) => "urls",
+                DefinitionError::Seed { .. }
+                | DefinitionError::NoSeed
+                | DefinitionError::NoScope
+                | DefinitionError::TooManySeeds(_) => "urls",
                 DefinitionError::Name(_) | DefinitionError::Zero(_) => "id",
             };
             BadRequest::new(field, error.to_string()).into()

@@ -383,7 +383,7 @@ async fn repeat<F: Future<Output = ()>>(
 
 impl Shared {
     /// What a tick needs; nothing while the node starts.
-    fn at_hand(&self) -> Option<(&Arc<Node>, &Arc<Swarm>, &Desk)> {
+    pub(super) fn at_hand(&self) -> Option<(&Arc<Node>, &Arc<Swarm>, &Desk)> {
         Some((self.node.get()?, self.swarm.get()?, self.desk.get()?))
     }
 

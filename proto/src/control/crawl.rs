@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Totals;
+use crate::clients::fetch::Fetch;
 use crate::crawl::definition::{CrawlDefinition, CrawlState};
 
 /// A question about crawls, or an order.
@@ -21,12 +22,21 @@ pub enum CrawlRequest {
         /// What it is to do.
         state: CrawlState,
     },
+    /// Define this crawl, which is open to clients, and begin it; as [`CrawlRequest::Add`].
+    AddOpen(Box<CrawlDefinition>, Fetch, bool),
+    /// Who fetches the URLs of a crawl; or have it be somebody else.
+    Fetch {
+        /// Which.
+        name: String,
+        /// Who is to; only asked if absent.
+        fetch: Option<Fetch>,
+    },
 }
 
 impl CrawlRequest {
     /// Whether it only looks.
     pub fn is_question(&self) -> bool {
-        matches!(self, CrawlRequest::List | CrawlRequest::Here)
+        matches!(self, CrawlRequest::List | CrawlRequest::Here | CrawlRequest::Fetch { fetch: None, .. })
     }
 }
 
@@ -49,6 +59,13 @@ pub enum CrawlAnswer {
         nodes: u32,
         /// Living nodes that did not say so in time: they learn it later, and go on as before until then.
         missing: Vec<String>,
+    },
+    /// Who fetches the URLs of a crawl.
+    Fetch {
+        /// The crawl.
+        crawl: String,
+        /// Who; nodes alone, and clients know nothing of it, if absent.
+        fetch: Option<Fetch>,
     },
 }
 

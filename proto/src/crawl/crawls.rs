@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::definition::{CrawlDefinition, CrawlState, DefinitionError};
 use super::filter::{Filter, FilterRules};
+use crate::clients::fetch::Fetch;
 use crate::cluster::registry::{Definition, DefinitionKind, Version};
 use crate::cluster::share::{self, Counted};
 use crate::control::crawl::CrawlCounts;
@@ -351,9 +352,22 @@ impl Crawls {
     /// Whether URLs of a crawl are handed out.
     pub fn runs(&self, name: &str) -> bool {
         match self.get(name) {
-            Some(crawl) => crawl.definition.state == CrawlState::Running && crawl.filter.is_ok(),
+            Some(crawl) => {
+                let by_nodes = crawl.definition.fetch.is_none_or(Fetch::by_nodes);
+                crawl.definition.state == CrawlState::Running && crawl.filter.is_ok() && by_nodes
+            }
             None => self.filter(name).is_some(),
         }
+    }
+
+    /// Who fetches the URLs of a crawl, if it is open to clients.
+    pub fn fetch(&self, name: &str) -> Option<Fetch> {
+        self.defined.get(name).and_then(|crawl| crawl.definition.fetch)
+    }
+
+    /// The crawls that are open to clients.
+    pub fn open(&self) -> impl Iterator<Item = (&CrawlDefinition, Fetch)> {
+        self.defined.values().filter_map(|crawl| Some((&crawl.definition, crawl.definition.fetch?)))
     }
 
     /// Whether nobody crawls under this name any more: its site was emptied or deleted.
@@ -415,6 +429,7 @@ mod tests {
             recrawl_period_s: None,
             state: CrawlState::Running,
             defined_at: 0,
+            fetch: None,
         };
         change(&mut said);
         Definition {
@@ -456,6 +471,18 @@ mod tests {
         assert!(crawls.filter("news").unwrap().admits(&elsewhere, 0).is_err());
         assert!(crawls.filter("other").is_none() && !crawls.runs("other"), "nobody defined it");
         assert_eq!((crawls.delay_ms("news"), crawls.delay_ms(DEFAULT_CRAWL)), (500, 0));
+    }
+
+    #[test]
+    fn what_only_clients_fetch_is_not_handed_out_here() {
+        let open = |fetch| crawls().with(&[definition(1, |said| said.fetch = fetch)]);
+        let runs = [None, Some(Fetch::Own), Some(Fetch::Both), Some(Fetch::Clients)].map(|fetch| {
+            let crawls = open(fetch);
+            assert_eq!((crawls.fetch("news"), crawls.fetch("other")), (fetch, None));
+            assert_eq!(crawls.open().count(), usize::from(fetch.is_some()));
+            crawls.runs("news")
+        });
+        assert_eq!(runs, [true, true, true, false]);
     }
 
     #[test]

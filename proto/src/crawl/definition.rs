@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::filter::{Filter, FilterError, FilterRules, Scope};
+use crate::clients::fetch::Fetch;
 use crate::key::{CRAWL_NAME_BYTES_MAX, crawl_name_is_valid};
 use crate::url::{CanonicalUrl, UrlRules};
 use crate::wire::{self, WireError};
@@ -12,6 +13,8 @@ use crate::wire::{self, WireError};
 pub const SEEDS_MAX: usize = 1_000;
 /// Version of the encoding of a definition.
 const VERSION: u16 = 1;
+/// Version of one that is open to clients: who fetches stands behind the rest. A node that knows only the first version does not understand it and fetches nothing.
+const VERSION_OPEN: u16 = 2;
 
 /// Whether a crawl goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +65,9 @@ pub struct CrawlDefinition {
     pub state: CrawlState,
     /// When it was defined, Unix milliseconds.
     pub defined_at: u64,
+    /// Who fetches, if it is open to clients: then its URLs wait in their queues. Not a part of the first version.
+    #[serde(skip)]
+    pub fetch: Option<Fetch>,
 }
 
 /// Why a definition is none.
@@ -73,6 +79,9 @@ pub enum DefinitionError {
     /// No seed.
     #[error("a crawl needs a URL to begin with")]
     NoSeed,
+    /// No seed, and a scope that goes by seeds.
+    #[error("without a URL to begin with nothing is in scope; give one, or --scope any: then clients bring the URLs")]
+    NoScope,
     /// Too many seeds.
     #[error(
         "{0} seeds, more than {SEEDS_MAX}; define the crawl with some of them and hand the others in with `ctl url add --crawl`"
@@ -104,8 +113,10 @@ impl CrawlDefinition {
         if !crawl_name_is_valid(&self.name) {
             return Err(DefinitionError::Name(self.name.clone()));
         }
-        if self.seeds.is_empty() {
-            return Err(DefinitionError::NoSeed);
+        match (self.seeds.is_empty(), self.fetch) {
+            (true, None) => return Err(DefinitionError::NoSeed),
+            (true, Some(_)) if self.scope != Scope::Any => return Err(DefinitionError::NoScope),
+            _ => {}
         }
         self.prepare(base, urls)
     }
@@ -150,12 +161,19 @@ impl CrawlDefinition {
 
     /// The bytes that nodes keep.
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
-        wire::encode(&(VERSION, self))
+        match self.fetch {
+            None => wire::encode(&(VERSION, self)),
+            Some(fetch) => wire::encode(&(VERSION_OPEN, self, fetch)),
+        }
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
     pub fn decode(bytes: &[u8]) -> Result<CrawlDefinition, WireError> {
-        wire::decode::<(u16, CrawlDefinition)>(bytes).map(|(_, definition)| definition)
+        if wire::decode_first::<u16>(&mut &*bytes)? != VERSION_OPEN {
+            return wire::decode::<(u16, CrawlDefinition)>(bytes).map(|(_, definition)| definition);
+        }
+        let (_, definition, fetch) = wire::decode::<(u16, CrawlDefinition, Fetch)>(bytes)?;
+        Ok(CrawlDefinition { fetch: Some(fetch), ..definition })
     }
 }
 
@@ -189,6 +207,7 @@ mod tests {
             recrawl_period_s: None,
             state: CrawlState::Running,
             defined_at: 0,
+            fetch: None,
         }
     }
 
@@ -230,5 +249,31 @@ mod tests {
         let paused = CrawlDefinition { state: CrawlState::Paused, defined_at: 7, ..news.clone() };
         assert!(paused.asks_the_same(&news));
         assert!(!CrawlDefinition { pages_max: Some(9), ..news.clone() }.asks_the_same(&news));
+    }
+
+    #[test]
+    fn one_that_is_open_to_clients_is_a_version_of_its_own() {
+        let news = definition("http://example.com/");
+        let first = news.encode().unwrap();
+        for fetch in [Fetch::Own, Fetch::Clients, Fetch::Both] {
+            let open = CrawlDefinition { fetch: Some(fetch), ..news.clone() };
+            let bytes = open.encode().unwrap();
+            assert_eq!(CrawlDefinition::decode(&bytes).unwrap(), open);
+            assert!(!open.asks_the_same(&news));
+            assert_eq!((bytes[0], &bytes[1..bytes.len() - 1]), (2, &first[1..]), "the rest is as it was");
+            assert!(wire::decode::<(u16, CrawlDefinition)>(&bytes).is_err(), "who does not know it fetches nothing");
+        }
+        let prefix: Vec<u8> = first.iter().copied().take(7).collect();
+        assert_eq!(prefix, [1, 4, b'n', b'e', b'w', b's', 1], "what older nodes wrote is read as it was");
+    }
+
+    #[test]
+    fn who_waits_for_clients_needs_no_seed() {
+        let open = CrawlDefinition { seeds: Vec::new(), fetch: Some(Fetch::Own), ..definition("http://example.com/") };
+        let understand =
+            |open: &CrawlDefinition| open.understand(&FilterRules::default(), &UrlRules::default()).map(drop);
+        assert_eq!(understand(&open), Err(DefinitionError::NoScope));
+        assert_eq!(understand(&CrawlDefinition { scope: Scope::Any, ..open.clone() }), Ok(()));
+        assert_eq!(understand(&CrawlDefinition { fetch: None, ..open }), Err(DefinitionError::NoSeed));
     }
 }

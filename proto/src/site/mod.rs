@@ -499,6 +499,7 @@ impl SiteDefinition {
                 _ => CrawlState::Paused,
             },
             defined_at: site.c_date.as_deref().and_then(crate::date::parse).unwrap_or(0),
+            fetch: None,
         }
     }
 

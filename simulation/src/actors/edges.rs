@@ -132,6 +132,7 @@ impl Shared {
                 defined: Arc::new(|_| {}),
                 headers: Arc::new(|_, _| None),
                 entries: Arc::new(|_| Box::pin(std::future::ready(Ok(())))),
+                found: Arc::new(|_, _| None),
                 seed: Random::at(plan.seed, For::Core, id.0, u64::from(number)).number(),
             }
         };

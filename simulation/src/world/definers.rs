@@ -39,6 +39,7 @@ pub(crate) fn definition(number: usize, attempt: u64) -> (DefinitionKey, Vec<u8>
         recrawl_period_s: None,
         state: [CrawlState::Running, CrawlState::Paused, CrawlState::Stopped][number % 3],
         defined_at: number as u64 * 1_000 + attempt,
+        fetch: None,
     };
     let body = said.encode().expect("a small definition");
     (DefinitionKey { kind: DefinitionKind::Crawl, name }, body)

@@ -456,6 +456,50 @@ pub enum Event {
         run: String,
     },
 
+    /// A client is told that URLs of a queue are its own for some time.
+    ClientServed {
+        /// By whom.
+        node: NodeId,
+        /// The URLs.
+        urls: Vec<u64>,
+        /// When that was decided.
+        decided_at: Micros,
+        /// For how long from then on.
+        lease: Micros,
+        /// The least time between two answers from the queue.
+        delay: Micros,
+    },
+    /// A client says what became of a URL: from now on its lease may be over.
+    ClientPuts {
+        /// The URL.
+        url: u64,
+    },
+    /// A client is told that what it said of a URL is kept.
+    ClientAcknowledged {
+        /// By whom.
+        node: NodeId,
+        /// The URL.
+        url: u64,
+        /// When the client said it.
+        said_at: Micros,
+        /// It is never to be handed out again.
+        completed: bool,
+    },
+    /// A client is told that a queue is blocked.
+    QueueBlocked {
+        /// By whom.
+        node: NodeId,
+        /// Until when.
+        until: Micros,
+    },
+    /// What a node's disk has of a queue: its URLs, and whether they are completed.
+    QueueKept {
+        /// Whose disk.
+        node: NodeId,
+        /// The URLs.
+        urls: BTreeMap<u64, bool>,
+    },
+
     /// An interesting situation was reached. What no seed reaches is not tested, so a run of many seeds fails without it.
     Sometimes(&'static str),
 }

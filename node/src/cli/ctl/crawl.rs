@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use proto::clients::fetch::Fetch;
 use proto::control::Request;
 use proto::control::crawl::{CrawlAnswer, CrawlList, CrawlRequest, CrawlRow};
 use proto::crawl::definition::{CrawlDefinition, CrawlState};
@@ -17,6 +18,7 @@ use crate::cli::{Complaint, seeds};
 const ADD_EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver crawl add news https://example.com/ --max-pages 10000
   orbweaver ctl --data /srv/orbweaver crawl add docs https://example.org/docs/ --scope prefix --delay 2s --recrawl 1d
+  orbweaver ctl --data /srv/orbweaver crawl add shared --scope any --fetch both
 
 The URLs of a crawl are kept under its name and go by its rules, on every node. User agent, headers and concurrency are the
 nodes' own settings. Added again with the same seeds and rules, a crawl that was stopped begins again.";
@@ -26,6 +28,11 @@ const PAUSE_EXAMPLES: &str = "Example:
   orbweaver ctl --data /srv/orbweaver crawl pause news
 
 What is being fetched is still kept; everything else waits until `crawl resume`.";
+const FETCH_EXAMPLES: &str = "Examples:
+  orbweaver ctl --data /srv/orbweaver crawl fetch news
+  orbweaver ctl --data /srv/orbweaver crawl fetch news both
+
+What a node or a client has taken already is its to finish. Only a crawl that was added with --fetch can be switched.";
 const RESUME_EXAMPLES: &str = "Example:
   orbweaver ctl --data /srv/orbweaver crawl resume news";
 const STOP_EXAMPLES: &str = "Example:
@@ -41,6 +48,15 @@ pub(super) enum CrawlCommand {
     /// Show all crawls and what they have come to
     #[command(after_help = LIST_EXAMPLES)]
     List,
+    /// Say who fetches the URLs of a crawl that is open to clients, or have it be somebody else
+    #[command(after_help = FETCH_EXAMPLES)]
+    Fetch {
+        /// Its name
+        name: String,
+        /// Who is to fetch; without it, it is only said who does
+        #[arg(value_enum)]
+        fetch: Option<FetchArgument>,
+    },
     /// Fetch nothing of a crawl for now
     #[command(after_help = PAUSE_EXAMPLES)]
     Pause {
@@ -59,6 +75,27 @@ pub(super) enum CrawlCommand {
         /// Its name
         name: String,
     },
+}
+
+/// Who fetches.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum FetchArgument {
+    /// The nodes; clients of the URL Frontier API put URLs and look
+    Own,
+    /// Clients of the URL Frontier API alone
+    Clients,
+    /// Whoever comes first to a URL
+    Both,
+}
+
+impl FetchArgument {
+    fn fetch(self) -> Fetch {
+        match self {
+            FetchArgument::Own => Fetch::Own,
+            FetchArgument::Clients => Fetch::Clients,
+            FetchArgument::Both => Fetch::Both,
+        }
+    }
 }
 
 /// What defines a crawl.
@@ -92,6 +129,9 @@ pub(super) struct AddArguments {
     /// Crawl each page again this long after it was last crawled, as in 1d
     #[arg(long, value_name = "TIME", value_parser = parse_recrawl)]
     recrawl: Option<Duration>,
+    /// Open the crawl to clients of the URL Frontier API: its URLs wait in their queues, and these fetch them. URLs to begin with may be left out then, with --scope any
+    #[arg(long, value_enum, value_name = "WHO")]
+    fetch: Option<FetchArgument>,
     /// Replace the seeds and rules of a crawl that is there: they count for what waits and what is found from now on
     #[arg(long)]
     replace: bool,
@@ -111,6 +151,7 @@ pub(in crate::cli) fn definition(name: &str, seeds: Vec<String>, scope: Option<S
         recrawl_period_s: None,
         state: CrawlState::Running,
         defined_at: crate::edges::clock::unix_ms(),
+        fetch: None,
     }
 }
 
@@ -121,8 +162,15 @@ pub(super) fn request(command: &CrawlCommand) -> Result<Request, Complaint> {
         CrawlCommand::Pause { name } => set(name, CrawlState::Paused),
         CrawlCommand::Resume { name } => set(name, CrawlState::Running),
         CrawlCommand::Stop { name } => set(name, CrawlState::Stopped),
+        CrawlCommand::Fetch { name, fetch } => {
+            CrawlRequest::Fetch { name: name.clone(), fetch: fetch.map(FetchArgument::fetch) }
+        }
         CrawlCommand::Add(add) => {
-            let urls = seeds::read(&add.urls, add.seeds.as_deref(), &Default::default())?;
+            let none = add.fetch.is_some() && add.urls.is_empty() && add.seeds.is_none();
+            let urls = match none {
+                true => Vec::new(), // clients bring them
+                false => seeds::read(&add.urls, add.seeds.as_deref(), &Default::default())?,
+            };
             let urls = urls.iter().map(|url| url.as_str().to_owned()).collect();
             let definition = CrawlDefinition {
                 include: add.include.clone(),
@@ -133,7 +181,10 @@ pub(super) fn request(command: &CrawlCommand) -> Result<Request, Complaint> {
                 recrawl_period_s: add.recrawl.map(|period| period.as_secs()),
                 ..definition(&add.name, urls, add.scope)
             };
-            CrawlRequest::Add(Box::new(definition), add.replace)
+            match add.fetch {
+                None => CrawlRequest::Add(Box::new(definition), add.replace),
+                Some(fetch) => CrawlRequest::AddOpen(Box::new(definition), fetch.fetch(), add.replace),
+            }
         }
     }))
 }
@@ -142,6 +193,17 @@ pub(super) fn request(command: &CrawlCommand) -> Result<Request, Complaint> {
 pub(super) fn text(answer: &CrawlAnswer) -> String {
     match answer {
         CrawlAnswer::List(list) => list_text(list),
+        CrawlAnswer::Fetch { crawl, fetch: Some(fetch) } => {
+            let who = match fetch {
+                Fetch::Own => "the nodes; clients put URLs and look",
+                Fetch::Clients => "clients; the nodes fetch nothing of it",
+                Fetch::Both => "the nodes and clients, whoever comes first to a URL",
+            };
+            format!("crawl {crawl:?} is fetched by {who} ({fetch})")
+        }
+        CrawlAnswer::Fetch { crawl, fetch: None } => {
+            format!("crawl {crawl:?} is fetched by the nodes, and is not open to clients")
+        }
         CrawlAnswer::Here(here) => format!("{} slots, {} fetching", here.held, here.fetching),
         CrawlAnswer::Kept { crawl, state, seeds, nodes, missing } => {
             let seeds = if *seeds > 0 { format!(", {seeds} seeds are kept") } else { String::new() };

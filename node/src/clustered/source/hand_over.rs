@@ -71,7 +71,7 @@ impl Shared {
         while let Some(effect) = effects.pop_front() {
             match effect {
                 Effect::Submit { number, tasks, .. } => {
-                    let submitted = self.submit_tasks(node, swarm, job, &tasks).await;
+                    let submitted = self.submit_tasks(node, swarm, desk, job, &tasks).await;
                     effects.extend(self.handing(Input::Submitted { number, kept: submitted.is_ok() }));
                     submitted?;
                 }
@@ -94,7 +94,14 @@ impl Shared {
     }
 
     /// Hands tasks in to the crawl of their job.
-    async fn submit_tasks(&self, node: &Node, swarm: &Arc<Swarm>, job: &Job, tasks: &[Told]) -> Result<(), String> {
+    async fn submit_tasks(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        desk: &Desk,
+        job: &Job,
+        tasks: &[Told],
+    ) -> Result<(), String> {
         let crawl = self.crawl_of_job(node, job)?;
         let priority = 100 + 20 * (5 - job.priority().number()) as u16;
         let found = |told: &Told| {
@@ -102,8 +109,15 @@ impl Shared {
             Some(Discovered { url, kind: EntryKind::Page, depth: 0, priority, redirects: 0 })
         };
         let urls: Vec<Discovered> = tasks.iter().filter_map(found).collect();
-        submit(node, &crawl, &urls).await?;
         let again: Vec<&Told> = tasks.iter().filter(|told| renews(told, None)).collect();
+        if let Some(fetch) = node.crawls().fetch(&crawl) {
+            // Its queue says when a URL is fetched again: what is known is put as due.
+            let again = |found: &Discovered| again.iter().any(|told| told.url == found.url.as_str());
+            let (again, new): (Vec<Discovered>, Vec<Discovered>) = urls.into_iter().partition(again);
+            self.put_due(desk, &crawl, &again).await?;
+            return self.hand_in(node, &crawl, Some(fetch), &new).await;
+        }
+        submit(node, &crawl, &urls).await?;
         if again.is_empty() {
             return Ok(());
         }

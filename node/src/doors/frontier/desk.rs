@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use libp2p::PeerId;
 use proto::clients::ask::{Act, Ask, Item, Look, PUT_BYTES_MAX, PUT_ITEMS_MAX, Said, Taken, Told, slot_of};
+use proto::clients::fetch::{End, HELD_OF_QUEUE, Lease};
 use proto::clients::record::ClientUrl;
 use proto::clients::settings::ClientSettings;
 use proto::clients::spider::{SpiderAsk, SpiderRules, SpiderSaid};
@@ -26,7 +27,7 @@ use tracing::warn;
 use crate::clustered::{seal, unseal};
 use crate::edges::clock::unix_ms;
 use crate::edges::disk::{ClientJob, Job};
-use crate::edges::store::Decided;
+use crate::edges::store::{Decided, Taker};
 use crate::edges::swarm::Swarm;
 use crate::edges::swarm::identity::node_of;
 use crate::messages::{ClientPlaces, Define, KeepClients, NotSubmitted};
@@ -148,33 +149,77 @@ impl Desk {
         self.node.client_settings().0.active && !self.paused.load(Relaxed)
     }
 
-    async fn put_here(&self, items: Vec<Item>) -> Result<Vec<Taken>, Unavailable> {
-        let unix_ms = unix_ms();
-        let floors = BTreeMap::new();
-        let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
-        let Decided { mut said, copies, changed, life } = decided.map_err(|error| Unavailable(error.to_string()))?;
-        if !copies.is_empty() && self.keep(copies, changed, life, SlotSet::default(), BTreeMap::new()).await.is_err() {
-            said.iter_mut().filter(|taken| **taken == Taken::Kept).for_each(|taken| *taken = Taken::Failed);
+    async fn put_here(&self, mut items: Vec<Item>) -> Result<Vec<Taken>, Unavailable> {
+        let mut became: Vec<Taken> = Vec::new();
+        let known = items.iter().any(|item| item.date_s.is_some());
+        for attempt in 1.. {
+            // What is merely found is there once it is kept, whoever writes after it; what is said of a known URL may be written over.
+            let (held, items) = match known {
+                true => (self.held().await?, items.clone()),
+                false => (SlotSet::default(), std::mem::take(&mut items)),
+            };
+            let (unix_ms, floors) = (unix_ms(), BTreeMap::new());
+            let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
+            let Decided { said, copies, changed, life } = decided.map_err(|error| Unavailable(error.to_string()))?;
+            let kept_before = |place: usize| became.get(place) == Some(&Taken::Kept);
+            let again = |(place, said)| if said == Taken::Skipped && kept_before(place) { Taken::Kept } else { said };
+            became = said.into_iter().enumerate().map(again).collect();
+            let held = among(&copies, &held);
+            if copies.is_empty() {
+                break;
+            }
+            match self.keep(copies, changed, life, held, BTreeMap::new()).await {
+                Ok(true) => break,
+                Ok(false) if attempt < TRIES => {}
+                _ => {
+                    became.iter_mut().filter(|taken| **taken == Taken::Kept).for_each(|taken| *taken = Taken::Failed);
+                    break;
+                }
+            }
         }
-        Ok(said)
+        Ok(became)
+    }
+
+    /// Slots that are ours now. If one is lost before what is decided is kept, whoever has it then may have written over it, by what it knew: then it is decided anew, or not acknowledged.
+    async fn held(&self) -> Result<SlotSet, Unavailable> {
+        Ok(self.places().await?.served)
     }
 
     async fn act_here(&self, act: Act) -> Result<Said, Unavailable> {
         let takes = matches!(act, Act::Take { .. });
-        let mut slots = SlotSet::default();
+        let (mut slots, mut withheld) = (SlotSet::default(), Vec::new());
         if takes {
             if !self.is_active() {
                 return Ok(Said::Given { urls: Vec::new(), queues: 0 });
             }
             slots = self.places().await?.served;
+            let crawls = self.node.crawls();
+            let own = crawls.open().filter(|(_, fetch)| !fetch.by_clients());
+            withheld.extend(own.map(|(definition, _)| definition.name.clone()));
+        } else if matches!(act, Act::Set { .. }) {
+            let (held, unix_ms, taker) = (self.held().await?, unix_ms(), Taker::ANY);
+            let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply });
+            let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
+            let Decided { said, copies, changed, life } = decided;
+            let held = among(&copies, &held);
+            if copies.is_empty() || self.keep(copies, changed, life, held, BTreeMap::new()).await? {
+                return Ok(said);
+            }
+            return Err(Unavailable("the queue is another node's meanwhile; ask again".to_owned()));
         }
-        self.carry_out(act, slots, takes).await
+        self.carry_out(act, Taker::Client { withheld }, slots, takes, unix_ms()).await
     }
 
-    async fn carry_out(&self, act: Act, slots: SlotSet, takes: bool) -> Result<Said, Unavailable> {
+    async fn carry_out(
+        &self,
+        act: Act,
+        taker: Taker,
+        slots: SlotSet,
+        takes: bool,
+        unix_ms: u64,
+    ) -> Result<Said, Unavailable> {
         let nothing = || Said::Given { urls: Vec::new(), queues: 0 };
-        let unix_ms = unix_ms();
-        let job = |reply| Job::Client(ClientJob::Act { act, slots, unix_ms, reply });
+        let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply });
         let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
         let (said, may_be_told) = self.settle(decided, takes).await?;
         Ok(if may_be_told { said } else { nothing() })
@@ -215,9 +260,51 @@ impl Desk {
             lease_s,
             delay_default_s: 0,
         };
-        match self.carry_out(act, slots, true).await? {
+        match self.carry_out(act, Taker::ANY, slots, true, unix_ms()).await? {
             Said::Given { urls, .. } => Ok(urls),
             _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Takes URLs of a crawl for this node's own fetchers, out of at most so many queues.
+    pub async fn lease_own(&self, crawl: &str, queues_max: u32) -> Result<Vec<Lease>, Unavailable> {
+        if !self.is_active() {
+            return Ok(Vec::new());
+        }
+        let (slots, unix_ms) = (self.places().await?.served, unix_ms());
+        let act = Act::Take {
+            crawl: Some(crawl.to_owned()),
+            key: None,
+            queues_max,
+            urls_max: HELD_OF_QUEUE,
+            lease_s: 0,
+            delay_default_s: self.node.client_settings().0.delay_s,
+        };
+        match self.carry_out(act, Taker::Own, slots, true, unix_ms).await? {
+            Said::Given { urls, .. } => Ok(urls.into_iter().map(|told| Lease { told, since_ms: unix_ms }).collect()),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Ends leases of this node's own fetchers, on enough disks.
+    pub async fn end_own(&self, ends: Vec<End>) -> Result<(), Unavailable> {
+        let unix_ms = unix_ms();
+        let decided = self.node.ask(|reply| Job::Client(ClientJob::EndOwn { ends, unix_ms, reply })).await;
+        self.settle(decided.map_err(|error| Unavailable(error.to_string()))?, false).await.map(drop)
+    }
+
+    /// What the nodes' own fetchers have of a crawl in these slots, by this node's disk.
+    pub async fn own_leases(&self, crawl: &str, slots: &SlotSet) -> Result<Vec<Lease>, Unavailable> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let (crawl, slots) = (crawl.to_owned(), slots.clone());
+            let some = self.node.ask(|reply| Job::Client(ClientJob::OwnLeases { crawl, slots, after, reply })).await;
+            let (some, next) = some.map_err(|error| Unavailable(error.to_string()))?;
+            all.extend(some);
+            if next.is_none() {
+                return Ok(all);
+            }
+            after = next;
         }
     }
 
@@ -459,6 +546,11 @@ impl Desk {
         }
         Err(Unavailable(last))
     }
+}
+
+/// The slots of records that are among these.
+fn among(copies: &[RecordCopy], slots: &SlotSet) -> SlotSet {
+    copies.iter().map(RecordCopy::slot).filter(|slot| slots.contains(*slot)).collect()
 }
 
 /// Who acts for which of these slots, but for who is passed over.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proto::clients::ask::{Act, Item, Look, Said, Taken};
+use proto::clients::fetch::{End, Lease};
 use proto::clients::spider::{SpiderAsk, SpiderRules, SpiderSaid};
 use proto::cluster::slot_set::SlotSet;
 
 use super::{Deferred, DiskError, Reply, answer, defer, later};
-use crate::edges::store::{Change, Decided, Store};
+use crate::edges::store::{Change, Decided, Store, Taker};
 
 /// Work for clients.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub enum ClientJob {
     Act {
         /// What.
         act: Act,
+        /// For whom.
+        taker: Taker,
         /// Slots that this node may hand URLs out of.
         slots: SlotSet,
         /// When, Unix milliseconds.
@@ -43,6 +46,26 @@ pub enum ClientJob {
         unix_ms: u64,
         /// What was seen.
         reply: Reply<Said>,
+    },
+    /// Leases of the nodes' own fetchers end.
+    EndOwn {
+        /// Which, and how.
+        ends: Vec<End>,
+        /// When, Unix milliseconds.
+        unix_ms: u64,
+        /// What is to be replicated.
+        reply: Reply<Decided<()>>,
+    },
+    /// What the nodes' own fetchers have.
+    OwnLeases {
+        /// Of which crawl.
+        crawl: String,
+        /// In which slots.
+        slots: SlotSet,
+        /// Behind which queue.
+        after: Option<Vec<u8>>,
+        /// Some of it, and where to go on.
+        reply: Reply<(Vec<Lease>, Option<Vec<u8>>)>,
     },
     /// Something of spiders.
     Spider {
@@ -63,9 +86,9 @@ impl ClientJob {
     pub(super) fn is_write(&self) -> bool {
         // What looks at many rows writes a batch of its own.
         match self {
-            ClientJob::Put { .. } => true,
+            ClientJob::Put { .. } | ClientJob::EndOwn { .. } => true,
             ClientJob::Spider { ask, .. } => !matches!(ask, SpiderAsk::Take { .. } | SpiderAsk::Reload { .. }),
-            ClientJob::Act { .. } | ClientJob::Look { .. } => false,
+            ClientJob::Act { .. } | ClientJob::Look { .. } | ClientJob::OwnLeases { .. } => false,
         }
     }
 
@@ -78,7 +101,8 @@ impl ClientJob {
             ClientJob::Spider { ask, rules, unix_ms, reply, .. } => {
                 defer(reply, change.spider(ask, &rules, unix_ms), deferred)
             }
-            ClientJob::Act { .. } | ClientJob::Look { .. } => unreachable!("these go to `read`"),
+            ClientJob::EndOwn { ends, unix_ms, reply } => defer(reply, change.end_own(ends, unix_ms), deferred),
+            _ => unreachable!("these go to `read`"),
         }
     }
 
@@ -87,19 +111,25 @@ impl ClientJob {
         match self {
             ClientJob::Put { reply, .. } => later(reply, deferred),
             ClientJob::Spider { reply, .. } => later(reply, deferred),
-            ClientJob::Act { .. } | ClientJob::Look { .. } => {}
+            ClientJob::EndOwn { reply, .. } => later(reply, deferred),
+            ClientJob::Act { .. } | ClientJob::Look { .. } | ClientJob::OwnLeases { .. } => {}
         }
     }
 
     /// Does what is no part of a group.
     pub(super) fn read(self, store: &mut Store) {
         match self {
-            ClientJob::Act { act, slots, unix_ms, reply } => answer(reply, store.act(act, &slots, unix_ms)),
+            ClientJob::Act { act, taker, slots, unix_ms, reply } => {
+                answer(reply, store.act(act, &taker, &slots, unix_ms))
+            }
+            ClientJob::OwnLeases { crawl, slots, after, reply } => {
+                answer(reply, store.own_leases(&crawl, &slots, after.as_deref()))
+            }
             ClientJob::Look { look, unix_ms, reply } => answer(reply, store.look(look, unix_ms)),
             ClientJob::Spider { ask, rules, slots, unix_ms, reply } => {
                 answer(reply, store.spider_act(ask, &rules, &slots, unix_ms))
             }
-            ClientJob::Put { .. } => unreachable!("writes go to `apply`"),
+            ClientJob::Put { .. } | ClientJob::EndOwn { .. } => unreachable!("writes go to `apply`"),
         }
     }
 }

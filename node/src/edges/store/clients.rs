@@ -19,6 +19,8 @@ mod spiders;
 #[cfg(test)]
 mod tests;
 
+pub use self::act::Taker;
+
 use std::collections::BTreeMap;
 
 use proto::clients::ask::{Item, Taken};

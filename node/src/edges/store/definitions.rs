@@ -50,14 +50,18 @@ impl Store {
                     DefinitionKind::Site => SiteDefinition::decode(body).map(|site| site.crawl()),
                     DefinitionKind::Job | DefinitionKind::Setting => None,
                 };
-                if let Some(CrawlDefinition { name, recrawl_period_s: Some(seconds), .. }) = said {
-                    periods.insert(name, seconds.saturating_mul(1_000));
+                let Some(CrawlDefinition { name, recrawl_period_s, fetch, .. }) = said else { continue };
+                match (fetch, recrawl_period_s) {
+                    // Its queue says when a URL is fetched again, not the crawl.
+                    (Some(_), _) => drop(periods.insert(name, None)),
+                    (None, Some(seconds)) => drop(periods.insert(name, Some(seconds.saturating_mul(1_000)))),
+                    (None, None) => {}
                 }
             }
             self.periods = Some(periods);
         }
         let period = self.periods.as_ref().and_then(|periods| periods.get(crawl).copied());
-        Ok(OutcomeRules { recrawl_period_ms: period.or(self.rules.recrawl_period_ms), ..self.rules })
+        Ok(OutcomeRules { recrawl_period_ms: period.unwrap_or(self.rules.recrawl_period_ms), ..self.rules })
     }
 
     /// What was read from definitions is read anew.
@@ -191,11 +195,17 @@ mod tests {
             recrawl_period_s: Some(60),
             state: Default::default(),
             defined_at: 0,
+            fetch: None,
         };
         let mut change = store.change();
         change.keep_definitions(&[definition("news", 1, Some(said.encode().unwrap()))]).unwrap();
         change.commit().unwrap();
         assert_eq!(store.rules_of("news").unwrap().recrawl_period_ms, Some(60_000));
         assert_eq!(store.rules_of("other").unwrap().recrawl_period_ms, None);
+        let open = CrawlDefinition { fetch: Some(proto::clients::fetch::Fetch::Own), ..said };
+        let mut change = store.change();
+        change.keep_definitions(&[definition("news", 2, Some(open.encode().unwrap()))]).unwrap();
+        change.commit().unwrap();
+        assert_eq!(store.rules_of("news").unwrap().recrawl_period_ms, None, "its queue says when");
     }
 }

@@ -53,7 +53,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use self::aside::Pass;
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
-pub use self::clients::Decided;
+pub use self::clients::{Decided, Taker};
 use self::contents::Copies;
 pub use self::contents::{Arriving, Members, Offered, RESTORED_FILE};
 use self::flying::Flying;
@@ -293,8 +293,8 @@ pub struct Store {
     next_due: Vec<u64>,
     copies: Copies,
     digests: digests::Log,
-    /// Recrawl periods that definitions name, by crawl; `None` until they are read.
-    periods: Option<std::collections::BTreeMap<String, u64>>,
+    /// Recrawl periods that definitions name, by crawl, and that they have none; `None` until they are read.
+    periods: Option<std::collections::BTreeMap<String, Option<u64>>>,
     /// Crawls of sites whose URLs have a history; `None` until they are read.
     histories: Option<std::collections::BTreeSet<String>>,
     /// Most URLs of crawls that have a limit; `None` until they are read.

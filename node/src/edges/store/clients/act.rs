@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use proto::clients::ask::{ANSWER_BYTES_MAX, Act, LOOK_ROWS_MAX, Said, Setting, Told};
+use proto::clients::fetch::{End, Lease, own_lease, own_since};
 use proto::clients::gate::{self, Gate, Standing, gate};
 use proto::clients::identity::{ClientQueueId, RESERVED};
 use proto::clients::record::{ClientQueue, ClientUrl, Version};
@@ -23,8 +24,37 @@ const RETURNED_MAX: usize = 4_096;
 /// Queues forgotten in one batch.
 const DELETE_QUEUES_MAX: usize = 256;
 
+/// Who takes URLs.
+#[derive(Clone, Debug)]
+pub enum Taker {
+    /// A client, who gets nothing of crawls that the nodes alone fetch.
+    Client {
+        /// Those crawls.
+        withheld: Vec<String>,
+    },
+    /// This node's own fetchers, whose leases have no end.
+    Own,
+}
+
+impl Taker {
+    /// One from whom nothing is withheld.
+    pub const ANY: Taker = Taker::Client { withheld: Vec::new() };
+
+    fn gets(&self, crawl: &str) -> bool {
+        match self {
+            Taker::Client { withheld } => !withheld.iter().any(|name| name == crawl),
+            Taker::Own => true,
+        }
+    }
+
+    fn is_own(&self) -> bool {
+        matches!(self, Taker::Own)
+    }
+}
+
 /// What a client wants.
 struct Want {
+    own: bool,
     urls_max: u32,
     lease_s: u32,
     delay_default_s: u32,
@@ -47,14 +77,15 @@ impl Given {
 
 impl Store {
     /// Does what a client asks. `slots` are those that this node may hand URLs out of.
-    pub fn act(&mut self, act: Act, slots: &SlotSet, unix_ms: u64) -> Result<Decided<Said>, StoreError> {
+    pub fn act(&mut self, act: Act, taker: &Taker, slots: &SlotSet, unix_ms: u64) -> Result<Decided<Said>, StoreError> {
         let mut change = self.change();
         let said = match act {
             Act::Take { crawl, key, queues_max, urls_max, lease_s, delay_default_s } => {
-                let want = Want { urls_max, lease_s, delay_default_s, now_ms: unix_ms };
+                let want = Want { own: taker.is_own(), urls_max, lease_s, delay_default_s, now_ms: unix_ms };
                 let given = match (crawl, key) {
+                    (Some(crawl), _) if !taker.gets(&crawl) => Given::default(),
                     (Some(crawl), Some(key)) => change.take_one(&ClientQueueId::new(&crawl, &key), slots, &want)?,
-                    (crawl, _) => change.take_any(crawl.as_deref(), slots, queues_max, &want)?,
+                    (crawl, _) => change.take_any(crawl.as_deref(), taker, slots, queues_max, &want)?,
                 };
                 Said::Given { urls: given.urls, queues: given.queues }
             }
@@ -87,6 +118,7 @@ impl Change<'_> {
     fn take_any(
         &mut self,
         crawl: Option<&str>,
+        taker: &Taker,
         slots: &SlotSet,
         queues_max: u32,
         want: &Want,
@@ -96,7 +128,7 @@ impl Change<'_> {
             // What the cluster keeps for itself is for nobody who does not name it.
             None => {
                 let mut crawls = self.store.crawls_in("agenda", None, usize::MAX)?;
-                crawls.retain(|crawl| !crawl.starts_with(RESERVED));
+                crawls.retain(|crawl| !crawl.starts_with(RESERVED) && taker.gets(crawl));
                 crawls
             }
         };
@@ -123,13 +155,19 @@ impl Change<'_> {
 
     /// Hands URLs of a queue out if it may be served; puts it down for the next time either way.
     fn serve(&mut self, queue: &ClientQueueId, want: &Want, given: &mut Given) -> Result<(), StoreError> {
-        let Want { urls_max, lease_s, delay_default_s, now_ms } = *want;
+        let Want { own, urls_max, lease_s, delay_default_s, now_ms } = *want;
         let line: Line = self.touched_line(queue)?.clone();
-        let leased = if urls_max > 0 && line.leased > 0 {
-            self.store.leases(queue, now_ms, urls_max as usize)? as u64
-        } else {
+        // What the nodes have of a queue is no client's share of it, and the other way round.
+        let leased = if urls_max == 0 || line.leased == 0 {
             0
+        } else if own {
+            self.store.leases(queue, own_lease(0), u64::MAX, urls_max as usize)? as u64
+        } else {
+            self.store.leases(queue, now_ms + 1, own_lease(0), urls_max as usize)? as u64
         };
+        if own && leased >= u64::from(urls_max.max(1)) {
+            return Ok(()); // clients need not wait because the nodes have enough of it
+        }
         let standing = Standing { completed: line.completed, leased, urls_max, delay_default_s };
         match gate(&line.queue, standing, now_ms) {
             Gate::Shut => {
@@ -148,7 +186,7 @@ impl Change<'_> {
         for url in due {
             let key = queue.url(&url);
             let Some(old) = self.store.client_url(&key)? else { continue };
-            let leased_until_ms = gate::lease_until(lease_s, now_ms);
+            let leased_until_ms = if own { own_lease(now_ms) } else { gate::lease_until(lease_s, now_ms) };
             let version = old.version.next(self.store.options.node, now_ms);
             let new = ClientUrl { version, leased_until_ms, ..old.clone() };
             let told = told(queue, &new);
@@ -301,16 +339,77 @@ impl Change<'_> {
 }
 
 impl Store {
-    /// Leases of a queue that live, counted up to `limit`.
-    pub(super) fn leases(&self, queue: &ClientQueueId, now_ms: u64, limit: usize) -> Result<usize, StoreError> {
+    /// Leases of a queue that end at `from_ms` or later and before `to_ms`, counted up to `limit`.
+    pub(super) fn leases(
+        &self,
+        queue: &ClientQueueId,
+        from_ms: u64,
+        to_ms: u64,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
         let prefix = [queue.prefix(), &[1]].concat();
-        let start = [prefix.as_slice(), &(now_ms + 1).to_be_bytes()].concat();
+        let start = [prefix.as_slice(), &from_ms.to_be_bytes()].concat();
         let mut count = 0;
-        for row in self.rows("turn", start, prefix).take(limit.min(LOOK_ROWS_MAX * 256)) {
-            row?;
+        for row in self.rows("turn", start, prefix.clone()).take(limit.min(LOOK_ROWS_MAX * 256)) {
+            let ends = row?.0.get(prefix.len()..).and_then(|rest| rest.first_chunk()).copied();
+            if u64::from_be_bytes(ends.ok_or_else(|| damaged("a turn without a time"))?) >= to_ms {
+                break;
+            }
             count += 1;
         }
         Ok(count)
+    }
+
+    /// What the nodes' own fetchers have of a crawl in these slots, in queues behind the one with this prefix, and where to go on.
+    pub fn own_leases(
+        &self,
+        crawl: &str,
+        slots: &SlotSet,
+        after: Option<&[u8]>,
+    ) -> Result<(Vec<Lease>, Option<Vec<u8>>), StoreError> {
+        let (mut found, mut lines) = (Vec::new(), 0);
+        for line in self.lines(crawl, slots, after)? {
+            let (queue, line) = line?;
+            let prefix = [queue.prefix(), &[1]].concat();
+            let start = [prefix.as_slice(), &own_lease(0).to_be_bytes()].concat();
+            for row in self.rows("turn", start, prefix.clone()).take(usize::try_from(line.leased).unwrap_or(usize::MAX))
+            {
+                let (_, url) = split_turn(&row?.0, &prefix)?;
+                let Some(url) = self.client_url(&queue.url(&url))? else { continue };
+                let lease = own_since(url.leased_until_ms).map(|since_ms| Lease { told: told(&queue, &url), since_ms });
+                found.extend(lease);
+            }
+            lines += 1;
+            if lines == LOOK_ROWS_MAX || found.len() >= LOOK_ROWS_MAX {
+                return Ok((found, Some(queue.prefix().to_vec())));
+            }
+        }
+        Ok((found, None))
+    }
+}
+
+impl Change<'_> {
+    /// Ends leases of the nodes' own fetchers: those that are still the same.
+    pub fn end_own(&mut self, ends: Vec<End>, unix_ms: u64) -> Result<Decided<()>, StoreError> {
+        for End { lease, date_s } in ends {
+            let queue = ClientQueueId::new(&lease.told.crawl, &lease.told.key);
+            let key = queue.url(&lease.told.url);
+            let cutoff_ms = self.touched_line(&queue)?.queue.cutoff_ms;
+            let Some(old) = self.client_url(&key)?.filter(|old| old.created_ms >= cutoff_ms) else { continue };
+            if own_since(old.leased_until_ms) != Some(lease.since_ms) {
+                continue; // a client put it meanwhile, and what it says counts
+            }
+            let version = old.version.next(self.store.options.node, unix_ms);
+            let mut new = ClientUrl { version, leased_until_ms: 0, ..old.clone() };
+            if let Some(date_s) = date_s {
+                new.date_s = date_s;
+            }
+            if new.is_completed() {
+                new.metadata.clear();
+            }
+            self.replace_client(&queue, key, Some(old), Some(new), unix_ms)?;
+        }
+        Ok(self.decided(()))
     }
 }
 

@@ -92,7 +92,7 @@ impl Store {
         if !line.is_there() {
             return Ok(());
         }
-        let leased = if line.leased > 0 { self.leases(queue, unix_ms, usize::MAX)? as u64 } else { 0 };
+        let leased = if line.leased > 0 { self.leases(queue, unix_ms + 1, u64::MAX, usize::MAX)? as u64 } else { 0 };
         counts.add(Counts {
             scheduled: line.scheduled,
             leased,

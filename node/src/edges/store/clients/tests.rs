@@ -5,6 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use proto::clients::ask::{Counts, Look, Setting};
+use proto::clients::fetch::{End, Lease};
 use proto::clients::identity::is_queue;
 use proto::cluster::copy::RecordCopy;
 use proto::cluster::slot_set::SlotSet;
@@ -42,9 +43,31 @@ fn take(
 ) -> (Vec<String>, Vec<RecordCopy>) {
     let crawl = crawl.map(str::to_owned);
     let act = Act::Take { crawl, key: None, queues_max, urls_max, lease_s: 10, delay_default_s: 1 };
-    let decided = store.act(act, &all(), unix_ms).unwrap();
+    let decided = store.act(act, &Taker::ANY, &all(), unix_ms).unwrap();
     let Said::Given { urls, .. } = decided.said else { panic!("URLs are given") };
     (urls.into_iter().map(|told| format!("{}/{}", told.key, told.url)).collect(), decided.copies)
+}
+
+fn take_own(store: &mut Store, crawl: &str, urls_max: u32, unix_ms: u64) -> (Vec<Lease>, Vec<RecordCopy>) {
+    let (crawl, key, queues_max, lease_s) = (Some(crawl.to_owned()), None, 0, 0);
+    let act = Act::Take { crawl, key, queues_max, urls_max, lease_s, delay_default_s: 1 };
+    let decided = store.act(act, &Taker::Own, &all(), unix_ms).unwrap();
+    let Said::Given { urls, .. } = decided.said else { panic!("URLs are given") };
+    (urls.into_iter().map(|told| Lease { told, since_ms: unix_ms }).collect(), decided.copies)
+}
+
+fn end_own(store: &mut Store, ends: Vec<End>, unix_ms: u64) -> Vec<RecordCopy> {
+    let mut change = store.change();
+    let decided = change.end_own(ends, unix_ms).unwrap();
+    change.commit().unwrap();
+    decided.copies
+}
+
+fn own(store: &Store, crawl: &str) -> Vec<Lease> {
+    let (mut leases, next) = store.own_leases(crawl, &all(), None).unwrap();
+    assert_eq!(next, None);
+    leases.sort_by(|a, b| (&a.told.key, &a.told.url).cmp(&(&b.told.key, &b.told.url)));
+    leases
 }
 
 fn counts(store: &Store, crawl: &str, unix_ms: u64) -> Counts {
@@ -99,6 +122,40 @@ fn queues_take_turns_and_leases_come_back_in_the_order_of_their_dates() {
 }
 
 #[test]
+fn what_the_nodes_take_is_theirs_until_they_say_what_became_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    put(&mut store, ["1", "2", "3", "4"].map(|url| item("x", "a", url, Some(1))).to_vec(), 10_000);
+    let (leases, _) = take_own(&mut store, "x", 2, 10_000);
+    assert_eq!((leases.len(), own(&store, "x")), (2, leases.clone()), "what is out can be read from the disk");
+    let year_ms = 366 * 86_400_000;
+    assert_eq!(take_own(&mut store, "x", 2, year_ms).0, [], "as many are out as may be");
+    assert_eq!(counts(&store, "x", year_ms).leased, 2, "no time ends it");
+    // A client's share of the queue is another one, and of what only the nodes fetch there is none.
+    let only_own = Taker::Client { withheld: vec!["x".to_owned()] };
+    for crawl in [Some("x".to_owned()), None] {
+        let act = Act::Take { crawl, key: None, queues_max: 0, urls_max: 1, lease_s: 10, delay_default_s: 0 };
+        let Said::Given { urls, .. } = store.act(act, &only_own, &all(), year_ms).unwrap().said else { panic!() };
+        assert_eq!(urls, []);
+    }
+    assert_eq!(take(&mut store, None, 0, 1, year_ms).0, ["a/3"]);
+    // Settled, given back, and put by a client in between.
+    let settled = End { lease: leases[0].clone(), date_s: Some(0) };
+    let given_back = End { lease: leases[1].clone(), date_s: None };
+    end_own(&mut store, vec![settled, given_back.clone()], year_ms + 1);
+    let is = Counts { scheduled: 3, leased: 1, completed: 1, queues: 1, active: 1 };
+    assert_eq!((counts(&store, "x", year_ms + 1), own(&store, "x")), (is, Vec::new()));
+    let (leases, _) = take_own(&mut store, "x", 1, year_ms + 2_000);
+    assert_eq!(leases[0].told.url, "2");
+    put(&mut store, vec![item("x", "a", "2", Some(7))], year_ms + 2_001);
+    assert_eq!(
+        end_own(&mut store, vec![given_back, End { lease: leases[0].clone(), date_s: Some(0) }], year_ms + 2_002),
+        []
+    );
+    assert_eq!(counts(&store, "x", year_ms + 2_002).completed, 1, "what the client said counts");
+}
+
+#[test]
 fn a_slot_that_is_dropped_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = store(dir.path(), 1);
@@ -118,6 +175,8 @@ fn a_slot_that_is_dropped_leaves_nothing() {
 enum Step {
     Put(u8, u8, Option<u64>),
     Take(u32, u32),
+    TakeOwn(u32),
+    EndOwn(u8, Option<u64>),
     Set(u8, Setting),
     Delete(u8),
     Purge(u64),
@@ -134,6 +193,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0..3u8, 0..5u8, date).prop_map(|(queue, url, date)| Step::Put(queue, url, date)),
         3 => (0..3u32, 0..3u32).prop_map(|(queues, urls)| Step::Take(queues, urls)),
+        2 => (0..3u32).prop_map(Step::TakeOwn),
+        2 => (any::<u8>(), proptest::option::of(0..40u64)).prop_map(|(which, date)| Step::EndOwn(which, date)),
         1 => (0..3u8, setting).prop_map(|(queue, setting)| Step::Set(queue, setting)),
         1 => (0..3u8).prop_map(Step::Delete),
         1 => (0..20_000u64).prop_map(Step::Purge),
@@ -154,9 +215,23 @@ proptest! {
                 Step::Wait(ms) => { now_ms += ms; continue }
                 Step::Put(queue, url, date) => put(&mut store, vec![item("x", &key(queue), &url.to_string(), date)], now_ms).1,
                 Step::Take(queues, urls) => take(&mut store, None, queues, urls, now_ms).1,
-                Step::Set(queue, setting) => store.act(Act::Set { crawl: "x".into(), key: key(queue), setting }, &all(), now_ms).unwrap().copies,
-                Step::Delete(queue) => store.act(Act::Delete { slots: all(), crawl: "x".into(), key: Some(key(queue)) }, &all(), now_ms).unwrap().copies,
-                Step::Purge(ago) => store.act(Act::Purge { slots: all(), crawl: "x".into(), key: None, cutoff_ms: now_ms - ago.min(now_ms), after: None }, &all(), now_ms).unwrap().copies,
+                Step::TakeOwn(urls) => {
+                    let (leases, copies) = take_own(&mut store, "x", urls, now_ms);
+                    let out = own(&store, "x");
+                    prop_assert!(leases.iter().all(|lease| out.contains(lease)));
+                    copies
+                }
+                Step::EndOwn(which, date_s) => {
+                    let mut out = own(&store, "x");
+                    if out.is_empty() {
+                        continue;
+                    }
+                    let lease = out.swap_remove(usize::from(which) % out.len());
+                    end_own(&mut store, vec![End { lease, date_s }], now_ms)
+                }
+                Step::Set(queue, setting) => store.act(Act::Set { crawl: "x".into(), key: key(queue), setting }, &Taker::ANY, &all(), now_ms).unwrap().copies,
+                Step::Delete(queue) => store.act(Act::Delete { slots: all(), crawl: "x".into(), key: Some(key(queue)) }, &Taker::ANY, &all(), now_ms).unwrap().copies,
+                Step::Purge(ago) => store.act(Act::Purge { slots: all(), crawl: "x".into(), key: None, cutoff_ms: now_ms - ago.min(now_ms), after: None }, &Taker::ANY, &all(), now_ms).unwrap().copies,
             };
             letters.extend(decided);
             let counted = counts(&store, "x", now_ms);
@@ -171,6 +246,7 @@ proptest! {
             change.commit().unwrap();
         }
         prop_assert_eq!(records(&replica), records(&store));
+        prop_assert_eq!(own(&replica, "x"), own(&store, "x"));
         let (here, there) = (counts(&store, "x", now_ms), counts(&replica, "x", now_ms));
         prop_assert_eq!((here.scheduled, here.completed, here.leased), (there.scheduled, there.completed, there.leased));
     }

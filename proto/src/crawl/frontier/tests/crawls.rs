@@ -22,6 +22,7 @@ fn definition(name: &str, state: CrawlState, change: impl Fn(&mut CrawlDefinitio
         recrawl_period_s: None,
         state,
         defined_at: 0,
+        fetch: None,
     };
     change(&mut said);
     Definition {
