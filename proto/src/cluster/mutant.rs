@@ -116,7 +116,7 @@ mutants! {
     DropAfterOne => "drop_after_one",
     /// A replica says that it has what another parts with before it has drawn it.
     HasBeforeDrawn => "has_before_drawn",
-    /// A pull takes a transfer that was under way before it for one that brings all.
+    /// A pull takes what was brought over before it, or was on its way then, for all that another has.
     OldTransfersCount => "old_transfers_count",
     /// A lost batch is forgotten.
     LostBatchForgotten => "lost_batch_forgotten",

@@ -391,7 +391,12 @@ impl Repair {
     /// A peer says which slots of a pull it has otherwise.
     pub fn surveyed(&mut self, now: Micros, number: u64, from: NodeId, differing: &SlotSet) {
         let Some(pull) = self.pulls.get_mut(&number) else { return };
-        let open: SlotSet = differing.iter().filter(|slot| pull.slots.contains(*slot)).collect();
+        let counts = |slot: &Slot| {
+            let gave_before = planted!(self.planted, OldTransfersCount)
+                && self.heard.get(slot).is_some_and(|heard| heard.contains(&from));
+            pull.slots.contains(*slot) && !gave_before
+        };
+        let open: SlotSet = differing.iter().filter(counts).collect();
         if !open.is_empty() {
             pull.goes_on(now, &self.rules);
         }
@@ -484,7 +489,9 @@ impl Repair {
 
     /// A slot is no longer held: nobody waits for its pull.
     pub fn forget_pull(&mut self, slot: Slot) {
-        self.heard.remove(&slot);
+        if !planted!(self.planted, OldTransfersCount) {
+            self.heard.remove(&slot);
+        }
         for pull in self.pulls.values_mut() {
             pull.slots.remove(slot);
             for answer in pull.answers.values_mut() {

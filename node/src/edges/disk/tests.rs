@@ -8,7 +8,7 @@ use proto::record::Status;
 use proto::url::{CanonicalUrl, UrlRules};
 
 use super::*;
-use crate::edges::store::StoreOptions;
+use crate::edges::store::{Merged, StoreOptions};
 
 const NOW: u64 = 1_000_000;
 /// Longer than anything here takes; only a test that fails waits for it.
@@ -33,12 +33,16 @@ fn fresh(text: &str) -> RecordCopy {
     RecordCopy::new(UrlKey::new(DEFAULT_CRAWL, &found.url), &Kept::discovered(&found, None, NOW, NodeId(3))).unwrap()
 }
 
-fn select(life: u32, pick: &Pick) -> (Job, oneshot::Receiver<Result<Vec<(Pick, Option<RecordCopy>)>, DiskError>>) {
+type Answered<T> = oneshot::Receiver<Result<T, DiskError>>;
+
+type Selected = Vec<(Pick, Option<RecordCopy>)>;
+
+fn select(life: u32, pick: &Pick) -> (Job, Answered<Selected>) {
     let (reply, selected) = oneshot::channel();
     (Job::Replica(ReplicaJob::Select { life, picks: vec![pick.clone()], reply }), selected)
 }
 
-fn merge(copy: RecordCopy) -> (Job, oneshot::Receiver<Result<crate::edges::store::Merged, DiskError>>) {
+fn merge(copy: RecordCopy) -> (Job, Answered<Merged>) {
     let (reply, merged) = oneshot::channel();
     (Job::Replica(ReplicaJob::Merge { copies: vec![copy], unix_ms: NOW, reply }), merged)
 }
