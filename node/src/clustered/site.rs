@@ -444,6 +444,7 @@ impl Shared {
                 Ok(SiteDefinition { site: (**site).clone(), ..known.clone() })
             }
             Change::Cleanup(request) => {
+                request.possible_for(known)?;
                 let now = Some(date::format(unix_ms()));
                 let emptied = Site {
                     tc_date: now.clone(),

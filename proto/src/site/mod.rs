@@ -23,6 +23,7 @@ pub mod page_filter;
 pub mod proxy;
 #[cfg(test)]
 mod tests;
+pub(crate) mod times;
 mod update;
 pub mod upkeep;
 mod url;
@@ -469,11 +470,21 @@ impl SiteDefinition {
         }
     }
 
-    /// The crawl that it is.
+    /// The crawl that it is, whatever the time: where its filters have times, they are those of no moment.
     pub fn crawl(&self) -> CrawlDefinition {
+        self.crawl_at(0)
+    }
+
+    /// Whether its filters of URLs have times: then it is another crawl every hour.
+    pub fn has_times(&self) -> bool {
+        !self.deleted && filter::have_times(&self.site.filters)
+    }
+
+    /// The crawl that it is at a moment.
+    pub fn crawl_at(&self, unix_ms: u64) -> CrawlDefinition {
         let site = &self.site;
         let seeds: Vec<String> = site.urls.iter().map(|root| root.url.clone()).collect();
-        let (mut include, mut exclude) = filter::patterns(&site.filters);
+        let (mut include, mut exclude) = filter::patterns(&site.filters, unix_ms);
         exclude.extend(filter::protocols_left_out(site.property("PROTOCOLS").unwrap_or_default()));
         let scope = if include.is_empty() { Scope::Host } else { Scope::Any };
         if scope == Scope::Any {
