@@ -361,6 +361,42 @@ fn crawl_batch(batch: &Value) -> (Ended, Value) {
 }
 
 #[test]
+fn links_of_a_batch_are_crawled_as_often_as_it_says() {
+    let server = RawServer::start(|asked| match asked.path {
+        "/" => Reply::page(&["/a", "/private", "http://elsewhere.example/", "/"]),
+        "/a" => Reply::page(&["/b", "/"]),
+        "/b" => Reply::page(&["/c"]),
+        "/private" | "/c" => Reply::page(&[] as &[&str]),
+        _ => Reply::status(404),
+    });
+    let site = json!({"id": "news", "requestDelay": 1, "filters": [{"pattern": "/private", "type": 0}]});
+    let item = json!({"siteId": "news", "siteObj": site, "urlObj": {"url": server.url("/")}});
+    let crawled = |more: Value| {
+        let mut batch = json!({"id": 7, "items": [item]});
+        batch.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (ended, crawled) = crawl_batch(&batch);
+        assert_eq!(ended.code, Some(0), "{ended}");
+        let found =
+            crawled["items"].as_array().unwrap().iter().map(|item| item["urlObj"]["url"].as_str().unwrap().to_owned());
+        (found.collect::<Vec<String>>(), crawled)
+    };
+    let urls = |paths: &[&str]| paths.iter().map(|path| server.url(path)).collect::<Vec<String>>();
+    assert_eq!(crawled(json!({})).0, urls(&["/"]));
+    let (found, batch) = crawled(json!({"maxIterations": 3}));
+    assert_eq!(found, urls(&["/", "/a", "/b"]));
+    let last = &batch["items"][2];
+    assert_eq!(
+        (&last["depth"], &last["urlObj"]["parentMd5"]),
+        (&json!(2), &json!(proto::site::md5_hex(&server.url("/a"))))
+    );
+    assert_eq!((&last["urlObj"]["batchId"], &last["urlObj"]["status"]), (&json!(7), &json!(4)), "{last}");
+    let (found, batch) = crawled(json!({"maxIterations": 9, "maxItems": 2}));
+    assert_eq!((found, &batch["errorMask"]), (urls(&["/", "/a"]), &json!(1u64 << 42)));
+    assert_eq!(crawled(json!({"maxIterations": 9})).0, urls(&["/", "/a", "/b", "/c"]));
+    assert!(!server.pages().iter().any(|path| path == "/private"));
+}
+
+#[test]
 fn batches_are_crawled_and_processed_without_a_node() {
     let server = RawServer::start(|asked| match asked.path {
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private/"),
