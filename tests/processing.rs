@@ -170,7 +170,10 @@ fn filters_and_hours_of_a_site_hold_while_it_is_crawled() {
     done(data, "SITE_NEW", &json!({"id": "other", "urls": [server.url("/plain")], "requestDelay": 20}));
     wait_until("the other site is crawled", || site(data, "other")["contents"] == 1);
     assert_eq!(server.pages(), ["/plain"], "nothing is asked for in the hours of a site that are closed");
-    assert_eq!(url(data, &server.url("/"))["status"], 1, "it waits");
+    let waits = url(data, &server.url("/"));
+    assert_eq!((&waits["status"], &waits["errorMask"]), (&json!(1), &json!(1u64 << 49)), "it waits, and says why");
+    let listed = done(data, "URL_FETCH", &json!({"sitesList": ["news"], "maxURLs": 1}));
+    assert_eq!(listed[0]["errorMask"], 1u64 << 49, "{listed}");
 
     let opened = json!({"id": "news", "properties": properties(json!({"max": 50, "period": 1}))});
     done(data, "SITE_UPDATE", &opened);

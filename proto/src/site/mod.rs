@@ -42,7 +42,7 @@ pub use self::operation::{BadRequest, Criterions, Operation, SiteCleanup, SiteDe
 pub use self::proxy::{NoSuchChange, ProxyOrder, SiteProxy};
 pub use self::update::SiteUpdate;
 pub use self::upkeep::Upkeep;
-pub use self::url::{SiteSelect, UrlNew, UrlOrder, UrlRow, json_of, with_site};
+pub use self::url::{KEPT, SiteSelect, UrlNew, UrlOrder, UrlRow, json_of, with_site, with_window};
 use crate::crawl::definition::{CrawlDefinition, CrawlState, SEEDS_MAX};
 use crate::crawl::filter::Scope;
 use crate::key::crawl_name_is_valid;
