@@ -175,12 +175,14 @@ fn flags_of_the_original_are_taken_and_a_connection_that_breaks_has_its_code() {
     let slow = batch("/slow");
     let asking = ["dc", "--data", &data, "--command", "BATCH", "--fields"];
     run(&[&asking[..], &[&slow, "--dcc_timeout", "300"]].concat()).complains(1, &["does not answer"]);
-    wait_until("the page is asked for", || server.pages().iter().any(|path| path == "/slow"));
     let error = work.path().join("error.json");
     let slower = batch("/slower");
     let waiting = [&asking[..], &[&slower, "--error_file", error.to_str().unwrap()]].concat();
     let waiting = Running::start(waiting, work.path(), "waiting");
-    wait_until("the node works at it", || site(&data, "news")["collectedURLs"] == 3);
+    wait_until("the node works at it", || {
+        let named = json!({"siteId": "news", "url": server.url("/slower")});
+        done(&data, "URL_STATUS", &named)[0].is_object()
+    });
     node.kill();
     let ended = waiting.wait();
     let answer: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
