@@ -61,7 +61,10 @@ fn urls_that_are_claimed_through_all_nodes_at_once_are_given_to_one_each() {
     let names = |entry: &Value, field: &str| -> BTreeSet<String> {
         entry[field].as_str().unwrap_or_default().split(';').map(str::to_owned).collect()
     };
-    wait_until("all nodes are named", || {
+    let times = |entry: &Value| -> Vec<u64> {
+        entry["time"].as_str().unwrap_or_default().split(';').filter_map(|time| time.parse().ok()).collect()
+    };
+    wait_until("all nodes are named, each with its time", || {
         let (merged, each) = (entries("1"), entries("0"));
         let hosts: BTreeSet<String> = each.iter().flat_map(|entry| names(entry, "host")).collect();
         merged.len() == 1
@@ -69,6 +72,8 @@ fn urls_that_are_claimed_through_all_nodes_at_once_are_given_to_one_each() {
             && merged[0]["port"] == "0;0;0"
             && names(&merged[0], "host") == hosts
             && hosts.len() == 3
+            && times(&merged[0]).len() == 3
+            && each.iter().all(|entry| entry["time"].is_u64())
             && names(&merged[0], "node") == each.iter().flat_map(|entry| names(entry, "node")).collect()
     });
 

@@ -178,7 +178,7 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
         ),
         (
             "URL_NEW",
-            json!({"siteId": "news", "url": url("more"), "type": 0, "crawled": 0, "tagsMask": 0,
+            json!({"siteId": "news", "url": url("more"), "type": 0, "crawled": 0, "chainId": 0, "tagsMask": 6,
                 "attributes": [{"name": "colour", "value": "red"}], "urlPut": {"contentType": 1, "putDict": {"data": "Zm9v"}}}),
             Statuses(json!([0])),
         ),
@@ -188,6 +188,8 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
             json!({"siteId": "news", "url": url("more"), "contentTypeMask": 1}),
             Has("/0/processedContents/0/buffer", json!("Zm9v")),
         ),
+        ("URL_FETCH", about("more", json!(["tagsMask", "chainId"])), Has("/0/tagsMask", json!(6))),
+        ("URL_NEW", json!({"siteId": "news", "url": url("x"), "tagsMask": "x"}), Refused(2000, "tagsMask")),
         ("URL_NEW", json!({"siteId": "news", "url": url("more"), "urlUpdate": {"state": 1}}), Statuses(json!([2]))),
         ("URL_STATUS", at("more"), Has("/0/state", json!(1))),
         // More than a thousand queries of one path are a trap, whoever hands them in.
@@ -462,6 +464,7 @@ fn things_beside() -> Vec<Row> {
         ("PROXY_DELETE", json!([]), Statuses(json!([]))),
         ("BATCH", json!({"items": []}), Has("/items", json!([]))),
         ("BATCH", json!({}), Refused(2000, "items")),
+        ("BATCH", json!({"items": [], "maxIterations": 2}), Refused(2000, "crawl-batch")),
         ("BATCH", json!([]), Refused(2000, "object")),
         ("BATCH", json!({"items": [{"siteId": "news"}]}), Refused(2000, "items[0].urlObj.url")),
         ("BATCH", json!({"items": [{"siteId": "nosuch", "urlObj": {"url": ROOT}}]}), Refused(2020, "nosuch")),
@@ -474,6 +477,7 @@ fn things_beside() -> Vec<Row> {
         ("SITE_CLEANUP", json!({"id": "news", "state": 3}), Statuses(json!([0]))),
         ("SITE_CLEANUP", json!({"id": "nosuch"}), Refused(2020, "nosuch")),
         ("SITE_CLEANUP", json!({"id": "news", "state": 7}), Refused(2000, "state")),
+        ("SITE_CLEANUP", json!({"id": "news", "historyCleanUp": 3}), Refused(2000, "historyCleanUp")),
         ("SITE_CLEANUP", json!({}), Refused(2000, "id")),
         ("SITE_CLEANUP", json!([]), Statuses(json!([]))),
         ("ATTRIBUTE_FETCH", json!({"siteId": "news"}), Is(json!([]))),

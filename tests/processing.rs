@@ -170,7 +170,10 @@ fn filters_and_hours_of_a_site_hold_while_it_is_crawled() {
     done(data, "SITE_NEW", &json!({"id": "other", "urls": [server.url("/plain")], "requestDelay": 20}));
     wait_until("the other site is crawled", || site(data, "other")["contents"] == 1);
     assert_eq!(server.pages(), ["/plain"], "nothing is asked for in the hours of a site that are closed");
-    assert_eq!(url(data, &server.url("/"))["status"], 1, "it waits");
+    let waits = url(data, &server.url("/"));
+    assert_eq!((&waits["status"], &waits["errorMask"]), (&json!(1), &json!(1u64 << 49)), "it waits, and says why");
+    let listed = done(data, "URL_FETCH", &json!({"sitesList": ["news"], "maxURLs": 1}));
+    assert_eq!(listed[0]["errorMask"], 1u64 << 49, "{listed}");
 
     let opened = json!({"id": "news", "properties": properties(json!({"max": 50, "period": 1}))});
     done(data, "SITE_UPDATE", &opened);
@@ -358,6 +361,42 @@ fn batch_program(arguments: &[&str], input: &str) -> (Ended, Value) {
 
 fn crawl_batch(batch: &Value) -> (Ended, Value) {
     batch_program(&["crawl-batch", "--allow-address", "127.0.0.0/8"], &batch.to_string())
+}
+
+#[test]
+fn links_of_a_batch_are_crawled_as_often_as_it_says() {
+    let server = RawServer::start(|asked| match asked.path {
+        "/" => Reply::page(&["/a", "/private", "http://elsewhere.example/", "/"]),
+        "/a" => Reply::page(&["/b", "/"]),
+        "/b" => Reply::page(&["/c"]),
+        "/private" | "/c" => Reply::page(&[] as &[&str]),
+        _ => Reply::status(404),
+    });
+    let site = json!({"id": "news", "requestDelay": 1, "filters": [{"pattern": "/private", "type": 0}]});
+    let item = json!({"siteId": "news", "siteObj": site, "urlObj": {"url": server.url("/")}});
+    let crawled = |more: Value| {
+        let mut batch = json!({"id": 7, "items": [item]});
+        batch.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (ended, crawled) = crawl_batch(&batch);
+        assert_eq!(ended.code, Some(0), "{ended}");
+        let found =
+            crawled["items"].as_array().unwrap().iter().map(|item| item["urlObj"]["url"].as_str().unwrap().to_owned());
+        (found.collect::<Vec<String>>(), crawled)
+    };
+    let urls = |paths: &[&str]| paths.iter().map(|path| server.url(path)).collect::<Vec<String>>();
+    assert_eq!(crawled(json!({})).0, urls(&["/"]));
+    let (found, batch) = crawled(json!({"maxIterations": 3}));
+    assert_eq!(found, urls(&["/", "/a", "/b"]));
+    let last = &batch["items"][2];
+    assert_eq!(
+        (&last["depth"], &last["urlObj"]["parentMd5"]),
+        (&json!(2), &json!(proto::site::md5_hex(&server.url("/a"))))
+    );
+    assert_eq!((&last["urlObj"]["batchId"], &last["urlObj"]["status"]), (&json!(7), &json!(4)), "{last}");
+    let (found, batch) = crawled(json!({"maxIterations": 9, "maxItems": 2}));
+    assert_eq!((found, &batch["errorMask"]), (urls(&["/", "/a"]), &json!(1u64 << 42)));
+    assert_eq!(crawled(json!({"maxIterations": 9})).0, urls(&["/", "/a", "/b", "/c"]));
+    assert!(!server.pages().iter().any(|path| path == "/private"));
 }
 
 #[test]

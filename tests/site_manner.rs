@@ -21,6 +21,11 @@ fn server() -> RawServer {
         "/jump2" => Reply::redirect("/jump3"),
         "/plain" => Reply::text("<a href='/linked'>linked</a>"),
         "/linked" => Reply::text("nothing more"),
+        "/feed" => Reply::file(
+            "application/rss+xml",
+            "<rss version='2.0'><channel><item><title>entry</title><link>/entry</link></item></channel></rss>",
+        ),
+        "/entry" => Reply::page(&["/below"]),
         "/fresh1" => Reply::file("text/html", "<meta http-equiv=refresh content='0; url=/fresh2'>"),
         "/fresh2" => Reply::file("text/html", "<meta http-equiv=refresh content='0; url=/fresh3'>"),
         _ => Reply::status(404),
@@ -66,6 +71,9 @@ fn properties_hold_on_the_wire(data: &str) {
     let far = json!({"id": "far", "urls": [server.url("/far")], "requestDelay": 20, "properties": [
         {"name": "HTTP_PROXY_HOST", "value": host}, {"name": "HTTP_PROXY_PORT", "value": port}]});
     made(data, &far);
+    let feed = json!({"id": "feed", "urls": [server.url("/feed")], "requestDelay": 20, "properties": [
+        {"name": "PROCESSOR_NAME", "value": "RSS"}]});
+    made(data, &feed);
     let settled = |id: &str, path: &str| {
         let told = url(data, id, &server.url(path));
         told["status"].as_u64() >= Some(4) && told["tcDate"].is_string()
@@ -75,6 +83,7 @@ fn properties_hold_on_the_wire(data: &str) {
             && ["/fresh1", "/fresh2"].iter().all(|path| settled("refreshes", path))
             && ["/plain", "/linked"].iter().all(|path| settled("typed", path))
             && settled("far", "/far")
+            && ["/feed", "/entry"].iter().all(|path| settled("feed", path))
     });
 
     let head = |path: &str| server.head_of(path).expect("it was asked for").to_ascii_lowercase();
@@ -89,10 +98,12 @@ fn properties_hold_on_the_wire(data: &str) {
 
     assert_eq!(url(data, "typed", &server.url("/plain"))["contentType"], "text/html");
     assert_eq!(url(data, "far", &server.url("/far"))["httpCode"], 200);
+    let entry = url(data, "feed", &server.url("/entry"));
+    assert_eq!((&entry["type"], &entry["linksI"]), (&json!(1), &json!(1)), "what a feed led to is single: {entry}");
     assert!(proxy.head_of(&server.url("/far")).is_some(), "the proxy was asked: {:?}", proxy.pages());
 
     let asked = server.pages();
-    for path in ["/nav", "/deeper", "/never", "/jump3", "/fresh3", "/far"] {
+    for path in ["/nav", "/deeper", "/never", "/jump3", "/fresh3", "/far", "/below"] {
         assert!(!asked.iter().any(|other| other == path), "{path} was asked for: {asked:?}");
     }
     let bits = |id: &str, path: &str| url(data, id, &server.url(path))["errorMask"].clone();

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::fleet::Fleet;
-use tests::program::run;
+use tests::program::{Running, run};
+use tests::raw::{RawServer, Reply};
 use tests::sites::{dc, done, node_alone, object, refused, site, web};
 use tests::wait_until;
 
@@ -148,6 +149,46 @@ fn exit_codes(data: &str, work: &Path) {
     let written = |path: &str| serde_json::from_str::<Value>(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(written(&error), json!({"errorCode": 0, "errorMessage": ""}));
     assert_eq!(written(&output)["itemsList"][0]["itemObject"]["id"], "0");
+}
+
+#[test]
+fn flags_of_the_original_are_taken_and_a_connection_that_breaks_has_its_code() {
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::start(|asked| match asked.path {
+        "/" | "/robots.txt" => Reply::page(&[] as &[&str]),
+        _ => Reply::page(&[] as &[&str]).after(Duration::from_secs(40)),
+    });
+    let (node, data) = node_alone(work.path());
+    done(&data, "SITE_NEW", &json!({"id": "news", "urls": [server.url("/")], "requestDelay": 1}));
+    wait_until("the node fetches", || site(&data, "news")["contents"] == 1);
+
+    let as_it_was = |more: &[&str]| {
+        run(&[&["dc", "--data", &data, "-cmd", "SITE_STATUS", "-ff={\"id\": \"news\"}", "-mrg", "0"], more].concat())
+    };
+    let ended = as_it_was(&["-dcc_clientHost", "127.0.0.1", "--dcc_timeout=60000", "-mode", "1", "-v", "1"]);
+    let answer: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
+    assert_eq!((ended.code, &answer["itemsList"][0]["itemObject"]["id"]), (Some(0), &json!("news")), "{ended}");
+    as_it_was(&["--dcc_clientPort=1"]).complains(1, &["no node can be reached", "/tcp/1"]);
+
+    // The page comes after 40 s; the answer is waited for till then, and not longer than one says.
+    let batch = |path: &str| json!({"items": [{"siteId": "news", "urlObj": {"url": server.url(path)}}]}).to_string();
+    let slow = batch("/slow");
+    let asking = ["dc", "--data", &data, "--command", "BATCH", "--fields"];
+    run(&[&asking[..], &[&slow, "--dcc_timeout", "300"]].concat()).complains(1, &["does not answer"]);
+    let error = work.path().join("error.json");
+    let slower = batch("/slower");
+    let waiting = [&asking[..], &[&slower, "--error_file", error.to_str().unwrap()]].concat();
+    let waiting = Running::start(waiting, work.path(), "waiting");
+    wait_until("the node works at it", || {
+        let named = json!({"siteId": "news", "url": server.url("/slower")});
+        done(&data, "URL_STATUS", &named)[0].is_object()
+    });
+    node.kill();
+    let ended = waiting.wait();
+    let answer: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
+    assert_eq!((ended.code, &answer["errorCode"], &answer["itemsList"]), (Some(3), &json!(3), &json!([])), "{ended}");
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(&error).unwrap()).unwrap();
+    assert_eq!((&written["errorCode"], &written["errorMessage"]), (&json!(3), &answer["errorMessage"]));
 }
 
 #[test]

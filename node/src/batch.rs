@@ -4,17 +4,18 @@
 //! robots.txt, whose rules are kept for the life of the batch; the request; what came. An item without any content is left out of the batch that goes out.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proto::base64::{from_base64, to_base64};
+use proto::crawl::filter::FilterRules;
 use proto::crawl::retry::{RetryRules, verdict};
 use proto::crawl::robots::RobotsAnswer;
 use proto::date;
 use proto::error_mask::{ErrorBit, ErrorMask};
 use proto::scrape::Processing;
 use proto::site::batch::{Batch, BatchItem};
-use proto::site::{Manner, Site, md5_hex, md5_of, state};
+use proto::site::{Manner, RootUrl, Site, SiteDefinition, md5_hex, md5_of, state};
 use proto::url::{CanonicalUrl, UrlRules};
 use serde_json::{Value as Json, json};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -23,7 +24,7 @@ use crate::actors::parser::read_page;
 use crate::edges::clock::unix_ms;
 use crate::edges::http::{FetchOrder, Fetched};
 use crate::edges::web::{Web, robots_hop};
-use crate::extract::{ExtractRules, PageInput, extract};
+use crate::extract::{ExtractRules, Link as PageLink, PageInput, extract};
 use crate::process::{Fresh, process, text_of};
 
 /// Redirects in a row if the site does not say.
@@ -82,22 +83,49 @@ impl<'a> BatchCrawler<'a> {
         batch.shorten();
         let id = batch.id();
         let (mut kept, mut late) = (Vec::new(), false);
-        for mut item in std::mem::take(&mut batch.items) {
-            if Instant::now() >= self.deadline {
-                item.set([("status", json!(1)), ("errorMask", json!(ErrorMask::from(ErrorBit::ExecutionTimeMax).0))]);
-                late = true;
-                kept.push(item);
-                continue;
-            }
-            item.set([("errorMask", json!(0)), ("state", json!(ENABLED)), ("batchId", id.clone())]);
-            match self.item(&mut item).await {
-                Ok(true) => kept.push(item),
-                Ok(false) => {} // without content
-                Err(Missed(bit)) => {
-                    failed(&mut item, bit);
+        let mut wave = std::mem::take(&mut batch.items);
+        let canonical = |item: &BatchItem| CanonicalUrl::parse(item.url().ok()?, &self.urls).ok();
+        let mut known: BTreeSet<String> =
+            wave.iter().filter_map(canonical).map(|url| url.as_str().to_owned()).collect();
+        let mut room = batch.items_max().saturating_sub(wave.len());
+        for iteration in 1..=batch.iterations_max() {
+            let (goes_on, mut next) = (iteration < batch.iterations_max(), Vec::new());
+            for mut item in wave {
+                if Instant::now() >= self.deadline {
+                    let late_mask = ErrorMask::from(ErrorBit::ExecutionTimeMax).0;
+                    item.set([("status", json!(1)), ("errorMask", json!(late_mask))]);
+                    late = true;
                     kept.push(item);
+                    continue;
+                }
+                item.set([("errorMask", json!(0)), ("state", json!(ENABLED)), ("batchId", id.clone())]);
+                match self.item(&mut item).await {
+                    Ok(Some(links)) => {
+                        for link in links.into_iter().filter(|_| goes_on) {
+                            if known.contains(link.as_str()) {
+                                continue;
+                            }
+                            if room == 0 {
+                                batch.note(ErrorBit::ItemsMax);
+                                break;
+                            }
+                            room -= 1;
+                            next.push(item.of_link(link.as_str()));
+                            known.insert(link.as_str().to_owned());
+                        }
+                        kept.push(item);
+                    }
+                    Ok(None) => {} // without content
+                    Err(Missed(bit)) => {
+                        failed(&mut item, bit);
+                        kept.push(item);
+                    }
                 }
             }
+            if next.is_empty() {
+                break;
+            }
+            wave = next;
         }
         if late {
             batch.note(ErrorBit::ExecutionTimeMax);
@@ -106,8 +134,8 @@ impl<'a> BatchCrawler<'a> {
         batch
     }
 
-    /// Crawls one; says whether it stays in the batch.
-    async fn item(&mut self, item: &mut BatchItem) -> Result<bool, Missed> {
+    /// Crawls one; gives the links of its page that belong to its site, or nothing if it does not stay in the batch.
+    async fn item(&mut self, item: &mut BatchItem) -> Result<Option<Vec<CanonicalUrl>>, Missed> {
         let bad = || Missed(ErrorBit::BadUrl);
         let site = item.site().map_err(|_| Missed(ErrorBit::SiteState))?;
         if site.state != state::ACTIVE {
@@ -189,8 +217,14 @@ impl<'a> BatchCrawler<'a> {
         }
     }
 
-    /// Writes down what came; says whether there is something.
-    fn came(&self, item: &mut BatchItem, url: &CanonicalUrl, site: &Site, fetched: &Fetched) -> bool {
+    /// Writes down what came; gives its links, if there is something.
+    fn came(
+        &self,
+        item: &mut BatchItem,
+        url: &CanonicalUrl,
+        site: &Site,
+        fetched: &Fetched,
+    ) -> Option<Vec<CanonicalUrl>> {
         let extracted = read_page(url, fetched, &self.product_token, &self.extract, Some(&manner_of(site, url)));
         let internal = extracted.links.iter().filter(|link| link.url.host() == url.host()).count();
         let mut errors = ErrorMask::NONE;
@@ -223,7 +257,7 @@ impl<'a> BatchCrawler<'a> {
             ("tcDate", json!(now)),
         ]);
         if fetched.body.is_empty() || errors.contains(ErrorBit::Size) {
-            return false;
+            return None;
         }
         let content = |bytes: &[u8], of: u32| json!([{"buffer": to_base64(bytes), "cDate": now, "typeId": of}]);
         let contents = item.contents();
@@ -231,7 +265,21 @@ impl<'a> BatchCrawler<'a> {
         contents.insert("rawContents".to_owned(), content(&fetched.body, kind::RAW));
         contents.insert("headers".to_owned(), content(&fetched.response_head, kind::HEADERS));
         contents.insert("requests".to_owned(), content(&fetched.request_head, kind::REQUESTS));
-        true
+        Some(self.followed(site, url, extracted.links))
+    }
+
+    /// The links that belong to a site, as its filters say; a site without root URLs has the page itself as one.
+    fn followed(&self, site: &Site, page: &CanonicalUrl, links: Vec<PageLink>) -> Vec<CanonicalUrl> {
+        let mut site = site.clone();
+        if site.urls.is_empty() {
+            site.urls.push(RootUrl { url: page.as_str().to_owned() });
+        }
+        let most = usize::try_from(site.max_urls_from_page).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
+        let crawl = SiteDefinition::new(site).crawl_at(unix_ms());
+        let Ok((filter, _)) = crawl.prepare(&FilterRules::default(), &self.urls) else { return Vec::new() };
+        let wanted =
+            |link: &PageLink| !link.nofollow && link.kind.leads_to_page() && filter.admits(&link.url, 1).is_ok();
+        links.into_iter().filter(wanted).map(|link| link.url).take(most).collect()
     }
 }
 

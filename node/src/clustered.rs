@@ -18,6 +18,7 @@ mod records;
 mod site;
 mod source;
 mod steward;
+mod times;
 mod upkeep;
 mod urls;
 
@@ -650,7 +651,10 @@ async fn ask_peer(swarm: &Swarm, peer: PeerId, request: &Request) -> Result<Answ
 
 async fn ask_peer_for(patience: Duration, swarm: &Swarm, peer: PeerId, request: &Request) -> Result<Answer, String> {
     let bytes = seal(request).map_err(|error| error.to_string())?;
-    match timeout(patience, swarm.ask(peer, &bytes)).await {
+    let began = Instant::now();
+    let answered = timeout(patience, swarm.ask(peer, &bytes)).await;
+    times::took(peer, began.elapsed());
+    match answered {
         Ok(Ok(bytes)) => unseal(&bytes).map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("does not answer".to_owned()),

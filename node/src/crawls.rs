@@ -68,6 +68,14 @@ impl CrawlBook {
         self.put(fresh);
     }
 
+    /// The hour may be another: says whether the crawls are.
+    pub fn turn(&self, unix_ms: u64) -> bool {
+        let fresh = self.now().at(unix_ms);
+        let turned = fresh.is_some();
+        fresh.into_iter().for_each(|crawls| self.put(crawls));
+        turned
+    }
+
     // Only the coordinator writes.
     fn put(&self, crawls: Crawls) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(crawls);

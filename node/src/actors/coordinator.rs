@@ -265,7 +265,8 @@ impl Coordinator {
         rules.boot = boot;
         info!(life = boot, peers = rules.peers.len(), "a life in the cluster begins");
         let rng = ChaCha8Rng::seed_from_u64(cluster.seed ^ u64::from(boot).rotate_left(32));
-        let now = self.parts.clock.now().mono;
+        let frontier::Now { mono: now, unix_ms } = self.parts.clock.now();
+        self.parts.book.turn(unix_ms);
         self.parts.book.define(&definitions);
         (self.parts.cluster.defined)(&definitions);
         let core = Core::new(now, rules, digests, cluster.rings.clone(), rng).with_definitions(definitions);

@@ -23,7 +23,7 @@ use crate::crawls::CrawlBook;
 use crate::edges::disk::Landing;
 use crate::edges::http::Fetched;
 use crate::edges::web::Pending;
-use crate::extract::{Extracted, Link as PageLink, LinkKind};
+use crate::extract::{Extracted, Link as PageLink, LinkKind, PageKind};
 use crate::messages::{FeedEntries, KeepEntries, ParsedPage, StorePage};
 use crate::metrics::Metrics;
 use crate::supervisor::{Lifeline, Link};
@@ -160,6 +160,12 @@ pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
             }
             if processed.as_ref().is_some_and(|processed| processed.unwanted) {
                 found.clear();
+            }
+            // What feeds led to is single, as in the original: only where it moved to is followed.
+            let by_feeds = crawls.processing(pick.queue.crawl(), pick.entry.url.as_str());
+            let by_feeds = by_feeds.is_some_and(|rules| rules.finds_by_feeds());
+            if by_feeds && pick.order.depth > 0 && extracted.kind != PageKind::Feed {
+                found.retain(|link| link.kind == LinkKind::Refresh);
             }
             findings.made = processed.as_ref().and_then(|processed| processed.made);
             let refreshes_max = manner.and_then(|manner| manner.refreshes_max);

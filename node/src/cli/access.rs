@@ -1,7 +1,9 @@
 //! How to reach a cluster: a small file beside its data, so that people need not say it each time.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +63,31 @@ impl Access {
         Ok(access)
     }
 
+    /// The same nodes at another host, another port, or both: as they are reached from elsewhere. What is not said stays.
+    pub(super) fn at(mut self, host: Option<&str>, port: Option<u16>) -> Result<Access, Complaint> {
+        let host = host.map(|host| match host.parse::<IpAddr>() {
+            Ok(address) => Protocol::from(address),
+            Err(_) => Protocol::Dns(host.to_owned().into()),
+        });
+        for node in &mut self.nodes {
+            let address: Multiaddr = parse_address(node)
+                .map(|(peer, address)| address.with(Protocol::P2p(peer)))
+                .map_err(Complaint::usage)?;
+            let moved = address.iter().map(|part| match (part, &host, port) {
+                (
+                    Protocol::Ip4(_) | Protocol::Ip6(_) | Protocol::Dns(_) | Protocol::Dns4(_) | Protocol::Dns6(_),
+                    Some(host),
+                    _,
+                ) => host.clone(),
+                (Protocol::Tcp(_), _, Some(port)) => Protocol::Tcp(port),
+                (Protocol::Udp(_), _, Some(port)) => Protocol::Udp(port),
+                (part, ..) => part,
+            });
+            *node = moved.collect::<Multiaddr>().to_string();
+        }
+        Ok(self)
+    }
+
     /// The nodes, taken apart.
     pub(super) fn addresses(&self) -> Result<Vec<(PeerId, Multiaddr)>, Complaint> {
         self.nodes.iter().map(|text| parse_address(text).map_err(Complaint::usage)).collect()
@@ -72,7 +99,7 @@ pub(super) fn parse_address(text: &str) -> Result<(PeerId, Multiaddr), String> {
     let wrong = || format!("{text} is no address of a node; one looks like /ip4/192.0.2.7/tcp/7070/p2p/12D3Koo…");
     let mut address: Multiaddr = text.parse().map_err(|_| wrong())?;
     match address.pop() {
-        Some(libp2p::multiaddr::Protocol::P2p(peer)) => Ok((peer, address)),
+        Some(Protocol::P2p(peer)) => Ok((peer, address)),
         _ => Err(wrong()),
     }
 }
@@ -92,6 +119,21 @@ mod tests {
         let addresses = access.addresses().unwrap();
         assert_eq!(addresses[0].0, peer);
         assert_eq!(addresses[0].1.to_string(), "/ip4/127.0.0.1/tcp/7070");
+    }
+
+    #[test]
+    fn nodes_are_asked_at_another_host_and_port() {
+        let peer = crate::edges::swarm::identity::Identity::generate().peer();
+        let access = Access::new("mine", vec![format!("/ip4/127.0.0.1/tcp/7070/p2p/{peer}")]);
+        for (host, port, expected) in [
+            (None, None, "/ip4/127.0.0.1/tcp/7070"),
+            (Some("192.0.2.7"), None, "/ip4/192.0.2.7/tcp/7070"),
+            (None, Some(5504), "/ip4/127.0.0.1/tcp/5504"),
+            (Some("2001:db8::1"), Some(1), "/ip6/2001:db8::1/tcp/1"),
+            (Some("node.example"), Some(2), "/dns/node.example/tcp/2"),
+        ] {
+            assert_eq!(access.clone().at(host, port).unwrap().nodes, [format!("{expected}/p2p/{peer}")]);
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ use crate::edges::swarm::settings::{Doors, Peer, Settings};
 /// How long a node is waited for before the next one is asked.
 const REACH_PATIENCE: Duration = Duration::from_secs(5);
 /// How long an answer may take: URLs that are handed in must reach enough disks first.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// URLs in one request.
 const URLS_AT_ONCE: usize = 1_000;
 
@@ -385,6 +385,7 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
 pub(super) struct Connection {
     swarm: Swarm,
     peer: PeerId,
+    patience: Duration,
 }
 
 impl Connection {
@@ -402,7 +403,7 @@ impl Connection {
         let mut failures = Vec::new();
         for (_, address) in nodes {
             match tokio::time::timeout(REACH_PATIENCE, swarm.reach(address.clone())).await {
-                Ok(Ok(peer)) => return Ok(Connection { swarm, peer }),
+                Ok(Ok(peer)) => return Ok(Connection { swarm, peer, patience: ANSWER_PATIENCE }),
                 Ok(Err(error)) => failures.push(format!("{address}: {}", innermost(&error))),
                 Err(_) => failures.push(format!("{address}: no answer in {} s", REACH_PATIENCE.as_secs())),
             }
@@ -413,6 +414,11 @@ impl Connection {
         )))
     }
 
+    /// The same, with another patience for each answer.
+    pub(super) fn waits_for(self, patience: Duration) -> Connection {
+        Connection { patience, ..self }
+    }
+
     pub(super) async fn ask(&self, request: &Request) -> Result<Answer, Complaint> {
         self.ask_and_tell(request).await.map_err(|complaint| complaint.ends_with(Exit::Failed))
     }
@@ -420,7 +426,7 @@ impl Connection {
     /// The same, and the exit code tells a node that says nothing ([`Exit::Failed`]) from a connection that broke ([`Exit::Data`]).
     pub(super) async fn ask_and_tell(&self, request: &Request) -> Result<Answer, Complaint> {
         let bytes = seal(request).map_err(Complaint::failed)?;
-        let answer = tokio::time::timeout(ANSWER_PATIENCE, self.swarm.ask(self.peer, &bytes)).await;
+        let answer = tokio::time::timeout(self.patience, self.swarm.ask(self.peer, &bytes)).await;
         let answer = answer.map_err(|_| Complaint::failed("the node does not answer"))?.map_err(Complaint::data)?;
         unseal(&answer).map_err(Complaint::data)
     }

@@ -1,13 +1,15 @@
 //! `orbweaver dc`: the operations of the HCE Distributed Crawler, with its JSON in and out, as its client had them.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use proto::control::{Answer, Request};
 use proto::site::Operation;
 use serde_json::{Map, Value as Json, json};
 
-use super::ctl::{AccessArguments, Connection, in_runtime};
+use super::ctl::{ANSWER_PATIENCE, AccessArguments, Connection, in_runtime};
 use super::progress::say;
 use super::{Complaint, Exit};
 
@@ -42,7 +44,7 @@ pub(super) struct DcArguments {
     #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=2))]
     mode: u8,
     /// 1 for one answer of all nodes together, 0 for one of each
-    #[arg(long, value_name = "0|1", default_value = "1", value_parser = ["0", "1", "true", "false"])]
+    #[arg(long, visible_alias = "mrg", value_name = "0|1", default_value = "1", value_parser = ["0", "1", "true", "false"])]
     merge: String,
     /// File to write the answer to instead of standard output
     #[arg(long, short, visible_alias = "output_file", value_name = "FILE")]
@@ -50,6 +52,40 @@ pub(super) struct DcArguments {
     /// File to write errorCode and errorMessage to: of the command, not of what it asked for
     #[arg(long, short, visible_alias = "error_file", value_name = "FILE")]
     error: Option<PathBuf>,
+    /// Milliseconds that an answer is waited for
+    #[arg(long = "dcc_timeout", value_name = "MS", default_value_t = ANSWER_PATIENCE.as_millis() as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+    /// Host to ask at instead of the one in the address of a node; the node must be one of those that the folder names
+    #[arg(long = "dcc_clientHost", value_name = "HOST")]
+    client_host: Option<String>,
+    /// Port to ask at instead
+    #[arg(long = "dcc_clientPort", value_name = "PORT")]
+    client_port: Option<u16>,
+    /// Read and without effect: the folder says whom to ask
+    #[arg(long, short, hide = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Read and without effect: there is nothing more to tell
+    #[arg(long, short, hide = true, value_name = "N")]
+    verbose: Option<String>,
+}
+
+/// Flags that the original's client takes behind one dash although they have more than one letter.
+const LONG_BEHIND_ONE_DASH: [&str; 7] = ["cmd", "ff", "mrg", "mode", "dcc_timeout", "dcc_clientHost", "dcc_clientPort"];
+
+/// The arguments of the program, where those of `dc` may be written as the original's client takes them.
+pub(super) fn with_two_dashes(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    let Some(dc) = arguments.iter().position(|argument| argument == "dc") else { return arguments };
+    for argument in &mut arguments[dc..] {
+        let flag = argument.to_str().and_then(|text| text.strip_prefix('-'));
+        let name = flag.map(|flag| flag.split('=').next().unwrap_or(flag));
+        if name.is_some_and(|name| LONG_BEHIND_ONE_DASH.contains(&name)) {
+            let mut long = OsString::from("-");
+            long.push(&*argument);
+            *argument = long;
+        }
+    }
+    arguments
 }
 
 fn parse_operation(text: &str) -> Result<Operation, String> {
@@ -101,8 +137,10 @@ fn answer(arguments: &DcArguments) -> Result<Json, Complaint> {
         _ => complaint,
     };
     let access = arguments.access.understand().map_err(unknown)?;
+    let access = access.at(arguments.client_host.as_deref(), arguments.client_port)?;
     in_runtime(async {
         let connection = Connection::open(&access).await.map_err(unknown)?;
+        let connection = connection.waits_for(Duration::from_millis(arguments.timeout));
         let answer = ask_all(&connection, arguments.command, body, merge).await;
         connection.close().await;
         answer
@@ -159,7 +197,7 @@ fn join(whole: &mut Json, more: Json, offset: usize) {
         if entry["errorCode"] == 0 {
             entry["errorCode"] = more["errorCode"].clone();
         }
-        entry["time"] = Json::from(entry["time"].as_u64().unwrap_or(0) + more["time"].as_u64().unwrap_or(0));
+        join_origin(entry, &more);
         let (object, more) = (&mut entry["itemObject"], &more["itemObject"]);
         match (object, more) {
             (Json::Array(list), Json::Array(more)) => list.extend(more.iter().cloned()),
@@ -174,6 +212,42 @@ fn join(whole: &mut Json, more: Json, offset: usize) {
             }
             (object, more) => *object = more.clone(),
         }
+    }
+}
+
+/// Adds the times of the nodes that answered a later part, and the nodes that were not there before.
+fn join_origin(entry: &mut Json, more: &Json) {
+    let list = |json: &Json, name: &str| -> Vec<String> {
+        match &json[name] {
+            Json::String(text) => text.split(';').map(str::to_owned).collect(),
+            other => vec![other.to_string()],
+        }
+    };
+    let mut lists = ["node", "host", "port", "time"].map(|name| (name, list(entry, name)));
+    let theirs = ["node", "host", "port", "time"].map(|name| list(more, name));
+    for (at, node) in theirs[0].iter().enumerate() {
+        let [(_, nodes), .., (_, times)] = &mut lists;
+        match nodes.iter().position(|known| known == node) {
+            Some(known) => {
+                let ms = |text: Option<&String>| text.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+                let both = ms(times.get(known)) + ms(theirs[3].get(at));
+                if let Some(time) = times.get_mut(known) {
+                    *time = both.to_string();
+                }
+            }
+            None => {
+                for ((_, mine), theirs) in lists.iter_mut().zip(&theirs) {
+                    mine.push(theirs.get(at).cloned().unwrap_or_default());
+                }
+            }
+        }
+    }
+    for (name, list) in lists {
+        let number = list.first().filter(|_| list.len() == 1).and_then(|one| one.parse::<u64>().ok());
+        entry[name] = match (name, number) {
+            ("port" | "time", Some(number)) => Json::from(number),
+            _ => Json::from(list.join(";")),
+        };
     }
 }
 
@@ -308,7 +382,7 @@ mod tests {
     #[test]
     fn answers_to_parts_of_a_list_are_one_answer() {
         let part = |code: u64, message: &str, statuses: Json| {
-            json!({"errorCode": 0, "itemsList": [{"errorCode": 0, "errorMessage": "", "time": 2,
+            json!({"errorCode": 0, "itemsList": [{"errorCode": 0, "errorMessage": "", "node": "a", "host": "x", "port": 0, "time": 2,
                 "itemObject": {"errorCode": code, "errorMessage": message, "statuses": statuses}}]})
         };
         let mut whole = part(0, "", json!([0, 0]));
@@ -320,7 +394,58 @@ mod tests {
             (&object["errorCode"], &object["errorMessage"]),
             (&json!(2000), &json!("[3] url: bad;[2] url: worse"))
         );
-        assert_eq!(whole["itemsList"][0]["time"], 6);
+        let entry = &whole["itemsList"][0];
+        assert_eq!((&entry["time"], &entry["node"], &entry["port"]), (&json!(6), &json!("a"), &json!(0)));
+    }
+
+    #[test]
+    fn times_of_nodes_are_added_and_nodes_that_came_later_stand_behind() {
+        let mut entry = json!({"node": "a;b", "host": "x;y", "port": "0;0", "time": "5;3"});
+        join_origin(&mut entry, &json!({"node": "a;c;b", "host": "x;z;y", "port": "0;0;0", "time": "7;1;2"}));
+        assert_eq!(entry, json!({"node": "a;b;c", "host": "x;y;z", "port": "0;0;0", "time": "12;5;1"}));
+        join_origin(&mut entry, &json!({"node": "a", "host": "x", "port": 0, "time": 1}));
+        assert_eq!(entry["time"], "13;5;1");
+    }
+
+    #[test]
+    fn flags_may_be_written_as_the_original_has_them() {
+        let two = |arguments: &[&str]| {
+            let arguments = with_two_dashes(arguments.iter().map(OsString::from));
+            arguments.into_iter().map(|argument| argument.into_string().unwrap()).collect::<Vec<String>>()
+        };
+        assert_eq!(
+            two(&[
+                "o",
+                "dc",
+                "-cmd",
+                "URL_NEW",
+                "-ff={}",
+                "-f",
+                "a",
+                "-mrg=0",
+                "-mode",
+                "1",
+                "-dcc_timeout=5",
+                "-o",
+                "b"
+            ]),
+            [
+                "o",
+                "dc",
+                "--cmd",
+                "URL_NEW",
+                "--ff={}",
+                "-f",
+                "a",
+                "--mrg=0",
+                "--mode",
+                "1",
+                "--dcc_timeout=5",
+                "-o",
+                "b"
+            ]
+        );
+        assert_eq!(two(&["o", "ctl", "-ff"]), ["o", "ctl", "-ff"], "of dc only");
     }
 
     #[test]

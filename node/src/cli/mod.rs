@@ -140,7 +140,7 @@ enum Command {
 
 /// Runs the program.
 pub fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(dc::with_two_dashes(std::env::args_os()));
     if let Command::Script(arguments) = &arguments.command {
         return script::run(arguments);
     }

@@ -43,6 +43,13 @@ impl Shared {
     /// Crawls and processes the URLs of a batch.
     pub(super) async fn batch(&self, node: &Node, swarm: &Arc<Swarm>, body: Json) -> Outcome {
         let mut batch = Batch::read(body)?;
+        if batch.iterations_max() > 1 {
+            let what = format!(
+                "{}: a node goes on with links by itself, as their site says, and the answer does not wait for them; 1 is possible here, and more with `orbweaver crawl-batch`",
+                batch.iterations_max()
+            );
+            return Err(proto::site::BadRequest::new("maxIterations", what).into());
+        }
         batch.shorten();
         if batch.items.len() > URLS_MAX {
             let what = format!("{} of them, more than {URLS_MAX} are not crawled in one call", batch.items.len());

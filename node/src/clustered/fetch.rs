@@ -9,7 +9,7 @@ use std::sync::Arc;
 use proto::cluster::registry::Version;
 use proto::control::records::{QueryText, UrlName};
 use proto::crawl::crawls::Crawls;
-use proto::site::{Attribute, FetchLock, UrlFetch, code, with_site};
+use proto::site::{Attribute, FetchLock, KEPT, UrlFetch, code, with_site, with_window};
 use serde_json::{Value as Json, json};
 use tokio::time::{Duration, Instant, sleep};
 
@@ -95,7 +95,7 @@ impl Shared {
         let told = |url: Json| {
             let site = url["siteId"].as_str().and_then(|id| crawls.site(id)).map(|(site, _)| Arc::clone(site));
             match site {
-                Some(site) => with_site(url, &site.site),
+                Some(site) => with_window(with_site(url, &site.site), &crawls, unix_ms()),
                 None => url,
             }
         };
@@ -187,6 +187,11 @@ impl Shared {
         for url in urls {
             let of = (url["siteId"].as_str().unwrap_or_default(), url["urlMd5"].as_str().unwrap_or_default());
             let attributes = found.remove(&(of.0.to_owned(), of.1.to_owned())).unwrap_or_default();
+            for name in KEPT {
+                let kept = attributes.iter().find(|attribute| attribute["name"] == name);
+                let value = kept.and_then(|attribute| attribute["value"].as_str()?.parse::<u64>().ok());
+                value.into_iter().for_each(|value| url[name] = json!(value));
+            }
             url["attributes"] = json!(attributes);
         }
         Ok(())

@@ -27,6 +27,7 @@ use serde_json::{Value as Json, json};
 use tokio::time::{Duration, Instant};
 
 use super::crawl::TRIES;
+use super::times::{self, Times};
 use super::{SUBMIT_URLS, Shared, submit};
 use crate::edges::clock::unix_ms;
 use crate::edges::swarm::Swarm;
@@ -90,19 +91,25 @@ impl Shared {
         body: &str,
         merge: bool,
     ) -> Answer {
-        let began = Instant::now();
+        let (began, mut took) = (Instant::now(), Times::new());
         let answers = match serde_json::from_str::<Json>(body) {
             Err(error) => {
                 vec![Item::of(general(vec![Err(Failed::new(code::BAD_REQUEST, format!("no JSON: {error}")))]))]
             }
-            Ok(body) => self.carry_out(node, swarm, operation, body, merge).await,
+            Ok(body) => {
+                let (answers, taken) = times::taken(self.carry_out(node, swarm, operation, body, merge)).await;
+                took = taken;
+                answers
+            }
         };
+        // Who puts the answer together takes as long as the whole.
+        took.insert(self.me, began.elapsed());
         let others = swarm.nodes().into_iter().map(|peer| (peer.peer, peer.connected));
         let nodes: Vec<(PeerId, bool)> = std::iter::once((self.me, true)).chain(others).collect();
         let items: Vec<Json> = answers
             .into_iter()
             .map(|Item { of, object, error }| {
-                let Origin { host, port, node } = Origin::of(of, &nodes);
+                let Origin { host, port, node, time } = Origin::of(of, &nodes, &took);
                 json!({
                     "errorCode": u32::from(error.is_some()),
                     "errorMessage": error.unwrap_or_default(),
@@ -110,7 +117,7 @@ impl Shared {
                     "host": host,
                     "port": port,
                     "node": node,
-                    "time": began.elapsed().as_millis() as u64,
+                    "time": time,
                     "itemObject": object,
                 })
             })
@@ -437,6 +444,7 @@ impl Shared {
                 Ok(SiteDefinition { site: (**site).clone(), ..known.clone() })
             }
             Change::Cleanup(request) => {
+                request.possible_for(known)?;
                 let now = Some(date::format(unix_ms()));
                 let emptied = Site {
                     tc_date: now.clone(),
@@ -551,20 +559,27 @@ struct Origin {
     host: String,
     port: Json,
     node: String,
+    /// Milliseconds.
+    time: Json,
 }
 
 impl Origin {
-    /// Of one node by name, or of all that could be asked; `nodes` says of each whether it could.
-    fn of(one: Option<String>, nodes: &[(PeerId, bool)]) -> Origin {
+    /// Of one node by name, or of all that could be asked; `nodes` says of each whether it could, `took` how long those took that were asked.
+    fn of(one: Option<String>, nodes: &[(PeerId, bool)], took: &Times) -> Origin {
         let name = |peer: &PeerId| node_name(node_of(peer));
+        let time = |peer: &PeerId| took.get(peer).map_or(0, |time| time.as_millis() as u64);
         let Some(node) = one else {
             let asked: Vec<&PeerId> = nodes.iter().filter(|(_, asked)| *asked).map(|(peer, _)| peer).collect();
             let all = |of: &dyn Fn(&PeerId) -> String| asked.iter().map(|peer| of(peer)).collect::<Vec<_>>().join(";");
-            let port = if asked.len() > 1 { json!(all(&|_| "0".to_owned())) } else { json!(0) };
-            return Origin { host: all(&PeerId::to_string), port, node: all(&name) };
+            let (port, time) = match asked.as_slice() {
+                [one] => (json!(0), json!(time(one))),
+                _ => (json!(all(&|_| "0".to_owned())), json!(all(&|peer| time(peer).to_string()))),
+            };
+            return Origin { host: all(&PeerId::to_string), port, node: all(&name), time };
         };
-        let host = nodes.iter().find(|(peer, _)| name(peer) == node).map(|(peer, _)| peer.to_string());
-        Origin { host: host.unwrap_or_default(), port: json!(0), node }
+        let peer = nodes.iter().find(|(peer, _)| name(peer) == node).map(|(peer, _)| peer);
+        let host = peer.map(PeerId::to_string).unwrap_or_default();
+        Origin { host, port: json!(0), node, time: json!(peer.map_or(0, time)) }
     }
 }
 

@@ -17,7 +17,7 @@ use proto::key::UrlKey;
 use proto::query::{Collector, Part, Query, Source, Table};
 use proto::site::{
     BadRequest, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, UrlNew, UrlOrder, UrlRow, code, json_of, md5_hex,
-    with_site,
+    with_site, with_window,
 };
 use proto::url::CanonicalUrl;
 use proto::wire;
@@ -237,7 +237,7 @@ impl Shared {
                 let Some(Known { copy, kept, inlinks }) = known else { continue };
                 let row = UrlRow { site: &id, key: &copy.key, record: &kept.record, inlinks };
                 if row.is_there() {
-                    told[at] = with_site(row.json(), &site.site);
+                    told[at] = with_window(with_site(row.json(), &site.site), &crawls, unix_ms());
                 }
             }
         }

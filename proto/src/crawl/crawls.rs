@@ -16,6 +16,7 @@ use crate::control::crawl::CrawlCounts;
 use crate::id::UrlId;
 use crate::key::DEFAULT_CRAWL;
 use crate::scrape::Processing;
+use crate::site::times::HOUR_MS;
 use crate::site::{Allowed, Frequencies, GENERAL_SITE, Gone, Manner, Site, SiteDefinition, md5_hex};
 use crate::url::UrlRules;
 
@@ -164,6 +165,8 @@ pub struct Crawls {
     gone: Gone,
     /// Counts how often it was said what is left.
     counted: u64,
+    /// The hour since 1970 for which filters with times are made.
+    hour: u64,
 }
 
 impl Crawls {
@@ -178,6 +181,7 @@ impl Crawls {
             of_sites: BTreeMap::new(),
             gone: Gone::default(),
             counted: 0,
+            hour: 0,
         }
     }
 
@@ -187,6 +191,19 @@ impl Crawls {
         let mut crawls = Crawls { own, urls, ..Crawls::alone(filter) };
         crawls.define_site(GENERAL_SITE, SiteDefinition::new(Site::general()), None);
         crawls
+    }
+
+    /// As they are at a moment, if that is another hour than they were made for: filters of sites may have times in them.
+    pub fn at(&self, unix_ms: u64) -> Option<Crawls> {
+        let hour = unix_ms / HOUR_MS;
+        if hour == self.hour {
+            return None;
+        }
+        let mut crawls = Crawls { hour, ..self.clone() };
+        for (id, (site, version)) in self.sites.iter().filter(|(_, (site, _))| site.has_times()) {
+            crawls.define_site(id, SiteDefinition::clone(site), *version);
+        }
+        Some(crawls)
     }
 
     /// With these definitions, which replace older ones of the same name.
@@ -216,7 +233,7 @@ impl Crawls {
             }
         }
         if !site.deleted {
-            let said = site.crawl();
+            let said = site.crawl_at(self.hour * HOUR_MS);
             let limits = Limits::of(&said, Some(&site));
             let (filter, left) = self.rules_of(self.of_sites.get(&said.name), &said, limits);
             let version = version.unwrap_or(Version { number: 0, node: crate::id::NodeId(0), boot: 0 });

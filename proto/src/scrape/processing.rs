@@ -354,6 +354,11 @@ impl Processing {
         self.only.as_ref().is_none_or(|only| only.admits(looked, now))
     }
 
+    /// Whether pages are found through feeds: what is no feed and no root URL was, and its links are nobody's business.
+    pub fn finds_by_feeds(&self) -> bool {
+        self.processor == Processor::Rss
+    }
+
     /// What processes a page of this type; `None` if it is not one that is processed.
     pub fn processor_for(&self, media_type: &str) -> Option<Processor> {
         let wanted = self.types.iter().any(|one| one == media_type || one == "*" || one == "*/*");

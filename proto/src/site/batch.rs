@@ -37,7 +37,7 @@ impl Batch {
         if items.len() > ITEMS_MAX {
             return Err(BadRequest::new("items", format!("{} of them, more than {ITEMS_MAX}", items.len())));
         }
-        for name in ["maxItems", "maxExecutionTime", "errorMask"] {
+        for name in ["maxItems", "maxExecutionTime", "maxIterations", "errorMask"] {
             if fields.get(name).is_some_and(|value| value.as_u64().is_none()) {
                 return Err(BadRequest::new(name, "is no number".to_owned()));
             }
@@ -56,6 +56,19 @@ impl Batch {
         match self.number("maxExecutionTime") {
             0 => SECONDS_DEFAULT,
             seconds => seconds.min(SECONDS_MAX),
+        }
+    }
+
+    /// How often links that were found are crawled too, the first time included.
+    pub fn iterations_max(&self) -> u64 {
+        self.number("maxIterations").max(1)
+    }
+
+    /// How many items it may have when links become items.
+    pub fn items_max(&self) -> usize {
+        match self.number("maxItems") {
+            0 => ITEMS_MAX,
+            most => ITEMS_MAX.min(usize::try_from(most).unwrap_or(ITEMS_MAX)),
         }
     }
 
@@ -163,6 +176,21 @@ impl BatchItem {
         Site::read(Json::Object(site)).map_err(|bad| BadRequest::new(&format!("siteObj.{}", bad.field), bad.what))
     }
 
+    /// A link of its page as an item: of the same site, by the same rules.
+    pub fn of_link(&self, url: &str) -> BatchItem {
+        let mut fields = self.fields.clone();
+        fields.remove("urlContentResponse");
+        fields.remove("urlPutObj");
+        let depth = self.fields.get("depth").and_then(Json::as_u64).unwrap_or(0).saturating_add(1);
+        let parent = self.url().map(super::md5_hex).unwrap_or_default();
+        let id = super::md5_hex(url);
+        let object = serde_json::json!({"url": url, "urlMd5": id, "siteId": self.site_id(), "parentMd5": parent, "depth": depth, "crawled": 0});
+        fields.insert("urlObj".to_owned(), object);
+        fields.insert("urlId".to_owned(), Json::from(id));
+        fields.insert("depth".to_owned(), Json::from(depth));
+        BatchItem { fields }
+    }
+
     /// Fields of the URL.
     pub fn url_fields(&mut self) -> &mut Map<String, Json> {
         self.part("urlObj")
@@ -248,6 +276,25 @@ mod tests {
     }
 
     #[test]
+    fn a_link_is_an_item_of_the_same_site() {
+        let item = json!({"siteId": "a", "properties": {"X": 1}, "depth": 2, "urlObj": {"url": "http://a.example/", "crawled": 4},
+            "urlContentResponse": {"url": "http://a.example/"}});
+        let batch = Batch::read(json!({"items": [item], "maxIterations": 3, "maxItems": 7})).unwrap();
+        assert_eq!((batch.iterations_max(), batch.items_max()), (3, 7));
+        let link = batch.items[0].of_link("http://a.example/b");
+        assert_eq!(
+            (link.url(), link.site_id(), link.site().unwrap().property("X")),
+            (Ok("http://a.example/b"), "a", Some("1"))
+        );
+        let expected = json!({"url": "http://a.example/b", "urlMd5": crate::site::md5_hex("http://a.example/b"), "siteId": "a",
+            "parentMd5": crate::site::md5_hex("http://a.example/"), "depth": 3, "crawled": 0});
+        assert_eq!((&link.fields["urlObj"], &link.fields["depth"]), (&expected, &json!(3)));
+        assert!(!link.fields.contains_key("urlContentResponse"));
+        let plain = Batch::read(json!({"items": [], "maxIterations": 0})).unwrap();
+        assert_eq!((plain.iterations_max(), plain.items_max()), (1, ITEMS_MAX));
+    }
+
+    #[test]
     fn what_is_wrong_names_item_and_field() {
         for (body, word) in [
             (json!([]), "object"),
@@ -255,6 +302,7 @@ mod tests {
             (json!({"items": [{}]}), "items[0].urlObj.url"),
             (json!({"items": [{"urlObj": 1}]}), "items[0].urlObj"),
             (json!({"items": [], "maxItems": "many"}), "maxItems"),
+            (json!({"items": [], "maxIterations": -1}), "maxIterations"),
             (json!({"items": [{"urlObj": {"url": "x"}, "siteObj": {"nosuch": 1}}]}), "items[0].siteObj.nosuch"),
             (
                 json!({"items": [{"urlObj": {"url": "x"}, "properties": {"template": {"tags": {"a": "//["}}}}]}),

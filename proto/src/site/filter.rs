@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Ignored;
 use super::operation::BadRequest;
 use super::page_filter::{Moment, PageFilter};
+use super::times;
 
 /// Looks at URLs when they are collected.
 const STAGE_COLLECT: u8 = 0;
@@ -102,7 +103,10 @@ impl SiteFilter {
             return bad("type", format!("{}: 0 excludes and 1 includes", self.kind));
         }
         if self.mode != 0 {
-            return bad("mode", format!("{} is not supported; 0 (URLs of pages) is", self.mode));
+            return bad(
+                "mode",
+                format!("{} is not supported; 0 (URLs of pages) is: media are not collected here", self.mode),
+            );
         }
         if Moment::of_stage(self.stage).is_some() {
             return PageFilter::read(self).map(drop);
@@ -125,9 +129,9 @@ impl SiteFilter {
         if !self.subject.is_empty() && !self.subject.eq_ignore_ascii_case(subject) {
             return bad("subject", format!("{:?} cannot be looked at in this stage; the {subject} can", self.subject));
         }
-        no_macro(&self.pattern)?;
+        times::checked(&self.pattern, true)?;
         if self.op_code == OP_REGEX
-            && let Some(error) = self.lines().find_map(|line| regex::Regex::new(line).err())
+            && let Some(error) = self.lines().find_map(|line| regex::Regex::new(&times::with_times(line, 0)).err())
         {
             return bad("pattern", error.to_string().lines().last().unwrap_or("is no regular expression").to_owned());
         }
@@ -135,17 +139,14 @@ impl SiteFilter {
     }
 }
 
-/// Refuses what stood for a time in the patterns of the original: a regular expression is made once.
-pub(super) fn no_macro(pattern: &str) -> Result<(), BadRequest> {
-    if pattern.contains("%@") {
-        let what = "times (%@…%) are not supported in patterns; opCode 7 of the stages of pages has NOW()";
-        return Err(BadRequest::new("pattern", what.to_owned()));
-    }
-    Ok(())
+/// Whether filters that look at URLs have times in them.
+pub(super) fn have_times(filters: &[SiteFilter]) -> bool {
+    let of_urls = |filter: &&SiteFilter| filter.state != 0 && Moment::of_stage(filter.stage).is_none();
+    filters.iter().filter(of_urls).any(|filter| times::has_times(&filter.pattern))
 }
 
-/// The regular expressions of which one must match a URL, if there are any, and those of which none may.
-pub(super) fn patterns(filters: &[SiteFilter]) -> (Vec<String>, Vec<String>) {
+/// The regular expressions of which one must match a URL at a moment, if there are any, and those of which none may.
+pub(super) fn patterns(filters: &[SiteFilter], unix_ms: u64) -> (Vec<String>, Vec<String>) {
     let (mut include, mut exclude) = (Vec::new(), Vec::new());
     let of_urls = |filter: &&SiteFilter| filter.state != 0 && Moment::of_stage(filter.stage).is_none();
     let (protocols, urls): (Vec<&SiteFilter>, Vec<&SiteFilter>) =
@@ -153,8 +154,8 @@ pub(super) fn patterns(filters: &[SiteFilter]) -> (Vec<String>, Vec<String>) {
     for filter in urls {
         let list = if filter.includes() { &mut include } else { &mut exclude };
         let pattern = |line: &str| match filter.op_code {
-            OP_REGEX => line.to_owned(),
-            OP_EQUAL | OP_DIFFERENT => format!("^{}$", regex::escape(line)),
+            OP_REGEX => times::with_times(line, unix_ms).into_owned(),
+            OP_EQUAL | OP_DIFFERENT => format!("^{}$", regex::escape(&times::with_times(line, unix_ms))),
             _ => unreachable!("checked"),
         };
         list.extend(filter.lines().map(pattern));

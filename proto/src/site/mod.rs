@@ -23,6 +23,7 @@ pub mod page_filter;
 pub mod proxy;
 #[cfg(test)]
 mod tests;
+pub(crate) mod times;
 mod update;
 pub mod upkeep;
 mod url;
@@ -41,7 +42,7 @@ pub use self::operation::{BadRequest, Criterions, Operation, SiteCleanup, SiteDe
 pub use self::proxy::{NoSuchChange, ProxyOrder, SiteProxy};
 pub use self::update::SiteUpdate;
 pub use self::upkeep::Upkeep;
-pub use self::url::{SiteSelect, UrlNew, UrlOrder, UrlRow, json_of, with_site};
+pub use self::url::{KEPT, SiteSelect, UrlNew, UrlOrder, UrlRow, json_of, with_site, with_window};
 use crate::crawl::definition::{CrawlDefinition, CrawlState, SEEDS_MAX};
 use crate::crawl::filter::Scope;
 use crate::key::crawl_name_is_valid;
@@ -469,11 +470,21 @@ impl SiteDefinition {
         }
     }
 
-    /// The crawl that it is.
+    /// The crawl that it is, whatever the time: where its filters have times, they are those of no moment.
     pub fn crawl(&self) -> CrawlDefinition {
+        self.crawl_at(0)
+    }
+
+    /// Whether its filters of URLs have times: then it is another crawl every hour.
+    pub fn has_times(&self) -> bool {
+        !self.deleted && filter::have_times(&self.site.filters)
+    }
+
+    /// The crawl that it is at a moment.
+    pub fn crawl_at(&self, unix_ms: u64) -> CrawlDefinition {
         let site = &self.site;
         let seeds: Vec<String> = site.urls.iter().map(|root| root.url.clone()).collect();
-        let (mut include, mut exclude) = filter::patterns(&site.filters);
+        let (mut include, mut exclude) = filter::patterns(&site.filters, unix_ms);
         exclude.extend(filter::protocols_left_out(site.property("PROTOCOLS").unwrap_or_default()));
         let scope = if include.is_empty() { Scope::Host } else { Scope::Any };
         if scope == Scope::Any {

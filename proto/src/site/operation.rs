@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::{Ignored, Site, update};
+use super::{Ignored, Site, SiteDefinition, update};
 use crate::query::{Query, Source};
 
 /// Codes of answers.
@@ -278,8 +278,9 @@ pub struct SiteCleanup {
     /// Its state from then on; active if nothing is said.
     #[serde(default = "one")]
     pub state: u8,
+    /// What becomes of the history of its URLs: 0 it stays, 1 what happened goes and how often stays, 2 both go, as they do if nothing is said.
     #[serde(rename = "historyCleanUp", default)]
-    _history: Ignored,
+    history: Option<u8>,
     #[serde(rename = "taskType", default)]
     _task_type: Ignored,
 }
@@ -366,7 +367,24 @@ impl SiteDelete {
 impl SiteCleanup {
     /// Reads one.
     pub fn read(body: Json) -> Result<SiteCleanup, BadRequest> {
-        read(body)
+        let request: SiteCleanup = read(body)?;
+        if request.history.is_some_and(|history| history > 2) {
+            return Err(BadRequest::new("historyCleanUp", "0 keeps it, 1 and 2 remove it".to_owned()));
+        }
+        Ok(request)
+    }
+
+    /// Says so if it wants something kept of a site that goes with its URLs.
+    pub fn possible_for(&self, site: &SiteDefinition) -> Result<(), BadRequest> {
+        match self.history {
+            Some(history @ (0 | 1)) if site.has_history() => {
+                let what = format!(
+                    "{history}: what happened to URLs, and how often, is kept with them and goes with them; ask with 2, after reading URL_HISTORY if it is wanted"
+                );
+                Err(BadRequest::new("historyCleanUp", what))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -8,8 +8,9 @@ use std::cmp::Ordering;
 use regex::Regex;
 
 use super::Site;
-use super::filter::{OP_DIFFERENT, OP_EQUAL, OP_REGEX, SiteFilter, no_macro};
+use super::filter::{OP_DIFFERENT, OP_EQUAL, OP_REGEX, SiteFilter};
 use super::operation::BadRequest;
+use super::times::{self, has_times, with_times};
 use crate::date;
 use crate::query::{Condition, Kind, Row, Source, URL_FIELDS, Value};
 
@@ -67,6 +68,8 @@ enum Subject {
 #[derive(Clone, Debug)]
 enum Test {
     Matches(Vec<Regex>),
+    /// Patterns with times: they are made anew for each page.
+    MatchesNow(Vec<String>),
     Compares(u8, Vec<String>),
     Meets(Condition),
 }
@@ -96,7 +99,13 @@ impl PageFilter {
     pub(super) fn read(filter: &SiteFilter) -> Result<PageFilter, BadRequest> {
         let moment = Moment::of_stage(filter.stage)
             .ok_or_else(|| BadRequest::new("stage", format!("{} is none of pages", filter.stage)))?;
+        times::checked(&filter.pattern, false)?;
         if filter.op_code == OP_CONDITION {
+            if has_times(&filter.pattern) {
+                let what =
+                    "times (%@…%) do not stand in conditions, which have NOW(), as in pDate > NOW() - INTERVAL 2 DAY";
+                return Err(BadRequest::new("pattern", what.to_owned()));
+            }
             let condition = Condition::parse(Source::Urls, &without_macros(&filter.pattern))
                 .map_err(|error| BadRequest::new("pattern", error.to_string()))?;
             return Ok(PageFilter {
@@ -106,19 +115,20 @@ impl PageFilter {
                 takes: filter.takes(),
             });
         }
-        no_macro(&filter.pattern)?;
         let subject = Subject::read(&filter.subject, moment)?;
         let lines = || filter.lines().map(str::to_owned).collect::<Vec<String>>();
         let test = match filter.op_code {
             OP_REGEX => {
-                let read: Result<Vec<Regex>, regex::Error> = filter.lines().map(Regex::new).collect();
-                Test::Matches(read.map_err(|error| {
+                let read = |line: &str| Regex::new(&with_times(line, 0));
+                let read: Result<Vec<Regex>, regex::Error> = filter.lines().map(read).collect();
+                let patterns = read.map_err(|error| {
                     let why = error.to_string();
                     BadRequest::new("pattern", why.lines().last().unwrap_or("is no regular expression").to_owned())
-                })?)
+                })?;
+                if has_times(&filter.pattern) { Test::MatchesNow(lines()) } else { Test::Matches(patterns) }
             }
             op @ OP_EQUAL..=OP_MORE => {
-                if let Some(line) = filter.lines().find(|line| !subject.compares_with(op, line)) {
+                if let Some(line) = filter.lines().find(|line| !subject.compares_with(op, &with_times(line, 0))) {
                     let what = match &subject {
                         Subject::Field(_, Kind::Time) => "is no time; one looks like 2026-11-17 02:00:00",
                         _ => "is no number",
@@ -136,18 +146,26 @@ impl PageFilter {
         Ok(PageFilter { moment, subject, test, takes: filter.takes() })
     }
 
+    /// Whether one of the patterns is found in its subject.
+    fn finds(&self, patterns: &[Regex], looked: &dyn Looked) -> bool {
+        let any = |text: &str| patterns.iter().any(|pattern| pattern.is_match(text));
+        match &self.subject {
+            Subject::Body => looked.body().is_some_and(any),
+            Subject::Head => any(looked.head()),
+            Subject::Tag(name) => looked.tag(name).is_some_and(any),
+            Subject::Field(name, _) => written(looked.value(name)).is_some_and(|text| any(&text)),
+            Subject::Whole => false,
+        }
+    }
+
     fn matches(&self, looked: &dyn Looked, now: u64) -> bool {
         match &self.test {
             Test::Meets(condition) => condition.admits(looked, now),
-            Test::Matches(patterns) => {
-                let any = |text: &str| patterns.iter().any(|pattern| pattern.is_match(text));
-                match &self.subject {
-                    Subject::Body => looked.body().is_some_and(any),
-                    Subject::Head => any(looked.head()),
-                    Subject::Tag(name) => looked.tag(name).is_some_and(any),
-                    Subject::Field(name, _) => written(looked.value(name)).is_some_and(|text| any(&text)),
-                    Subject::Whole => false,
-                }
+            Test::Matches(patterns) => self.finds(patterns, looked),
+            Test::MatchesNow(lines) => {
+                // With other digits in them they compile as they did when they were checked.
+                let made = lines.iter().filter_map(|line| Regex::new(&with_times(line, now)).ok());
+                self.finds(&made.collect::<Vec<Regex>>(), looked)
             }
             Test::Compares(op, lines) => {
                 let text = |text: Option<&str>| text.map_or(Value::Null, Value::text);
@@ -159,7 +177,7 @@ impl PageFilter {
                     Subject::Whole => Value::Null,
                 };
                 // Different is what is different from all of them.
-                let mut compared = lines.iter().map(|line| order(&value, line));
+                let mut compared = lines.iter().map(|line| order(&value, &with_times(line, now)));
                 if *op == OP_DIFFERENT {
                     value != Value::Null && compared.all(|found| found != Some(Ordering::Equal))
                 } else {
@@ -388,6 +406,12 @@ mod tests {
             (one(7, "", 7, "httpCode = 200 AND url LIKE '%news%'"), true),
             (one(4, "", 7, "%PDATE% < NOW() - INTERVAL 5 MINUTE AND '%URL%' <> url"), true),
             (one(4, "", 7, "%PDATE% < NOW() - INTERVAL 1 HOUR"), false),
+            // Now is 00:33:20 on the first day of 1970.
+            (one(7, "url", 0, "nosuch\r\nnews/[%@DAY(+0)%]$"), true),
+            (one(7, "url", 0, "news/[%@DAY(+24)%]$"), false),
+            (one(7, "size", 6, "12%@MINUTE(+0)%"), false),
+            (one(7, "size", 6, "11%@MINUTE(+0)%"), true),
+            (one(7, "pDate", 6, "%@YEAR(+0)%-%@MONTH(+0)%-%@DAY(+0)% 00:00:01"), true),
         ] {
             assert_eq!(passes(json!([filter])), matched, "{filter}");
             assert_eq!(passes(json!([without(filter.clone())])), !matched, "not {filter}");

@@ -1,10 +1,15 @@
 //! Sites as they are read, changed and made into crawls.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::crawl::filter::FilterRules;
+use crate::cluster::registry::{Definition, DefinitionKey, DefinitionKind, Version};
+use crate::crawl::crawls::Crawls;
+use crate::crawl::filter::{Filter, FilterRules};
+use crate::id::NodeId;
 use crate::query::Source;
 use crate::url::{CanonicalUrl, UrlRules};
 
@@ -60,7 +65,9 @@ fn what_is_wrong_is_said_with_its_field() {
         (json!({"id": "a", "recrawlDate": "soon"}), "recrawlDate"),
         (json!({"id": "a", "filters": [{"pattern": "("}]}), "filters[0].pattern"),
         (json!({"id": "a", "filters": [{"pattern": "x"}, {"pattern": "x", "stage": 9}]}), "filters[1].stage"),
-        (json!({"id": "a", "filters": [{"pattern": "%@YEAR(+9)%"}]}), "filters[0].pattern"),
+        (json!({"id": "a", "filters": [{"pattern": "%@YEAR(9)%"}]}), "filters[0].pattern"),
+        (json!({"id": "a", "filters": [{"pattern": "%@MINUTE(+9)%"}]}), "filters[0].pattern"),
+        (json!({"id": "a", "filters": [{"pattern": "pDate > '%@YEAR(+9)%-01-01'", "opCode": 7, "stage": 4}]}), "NOW()"),
         (json!({"id": "a", "filters": [{"pattern": "x", "stage": 6, "subject": "url"}]}), "filters[0].subject"),
         (json!({"id": "a", "filters": [{"pattern": "x", "mode": 1}]}), "filters[0].mode"),
         (json!({"id": "a", "filters": [{"pattern": "x", "opCode": 7}]}), "filters[0].opCode"),
@@ -86,6 +93,45 @@ fn without_a_filter_that_includes_it_takes_its_own_hosts() {
     assert!(admits(&wide, "http://a.org/", 1) && admits(&wide, "http://b.net/", 1));
     assert!(admits(&wide, "http://example.com/", 0), "a root URL is wanted");
     assert!(!admits(&wide, "http://example.com/x", 1) && !admits(&wide, "http://bad.org/", 1));
+}
+
+#[test]
+fn filters_with_times_are_other_rules_every_hour() {
+    let fields = json!({"id": "a", "urls": ["http://example.com/"], "filters": [
+        {"pattern": "example.com/%@YEAR(+1)%/%@MONTH(+1)%/%@DAY(+1)%/"}, {"pattern": "/none", "type": 0}]});
+    let timed = SiteDefinition::new(site(fields));
+    assert!(timed.has_times());
+    let body = Some(timed.encode().unwrap());
+    let key = DefinitionKey { kind: DefinitionKind::Site, name: "a".into() };
+    let version = Version { number: 1, node: NodeId(1), boot: 1 };
+    let filter = Arc::new(Filter::new(FilterRules::default(), &[]).unwrap());
+    let at = |text: &str| crate::date::parse(text).unwrap();
+    let evening = Crawls::of_cluster(filter, "own", UrlRules::default()).at(at("2026-11-18 22:59:59")).unwrap();
+    let evening = evening.with(&[Definition { key, version, body }]);
+    let takes = |crawls: &Crawls, day: &str| {
+        let url = CanonicalUrl::parse(&format!("http://example.com/2026/11/{day}/x"), &UrlRules::default()).unwrap();
+        crawls.filter("a").unwrap().admits(&url, 1).is_ok()
+    };
+    assert!(takes(&evening, "18") && !takes(&evening, "19"));
+    assert!(evening.at(at("2026-11-18 22:00:00")).is_none(), "the same hour");
+    let later = evening.at(at("2026-11-18 23:00:00")).unwrap();
+    assert!(takes(&later, "19") && !takes(&later, "18"));
+    assert!(!SiteDefinition::new(site(json!({"urls": ["http://a.example/"]}))).has_times());
+}
+
+#[test]
+fn history_goes_with_the_urls_of_a_site_and_whoever_wants_it_kept_hears_that() {
+    let cleanup = |history: serde_json::Value| SiteCleanup::read(json!({"id": "a", "historyCleanUp": history}));
+    let logging = json!({"id": "a", "properties": [{"name": "STATS_LOG_ENABLED", "value": 1}]});
+    let (logged, silent) = (SiteDefinition::new(site(logging)), SiteDefinition::new(site(json!({"id": "a"}))));
+    for (history, possible) in [(json!(0), false), (json!(1), false), (json!(2), true), (json!(null), true)] {
+        let request = cleanup(history.clone()).unwrap();
+        assert_eq!(request.possible_for(&logged).is_ok(), possible, "{history}");
+        assert_eq!(request.possible_for(&silent), Ok(()), "there is nothing to keep");
+    }
+    let bad = cleanup(json!(0)).unwrap().possible_for(&logged).unwrap_err().to_string();
+    assert!(bad.contains("historyCleanUp") && bad.contains("URL_HISTORY"), "{bad}");
+    assert!(cleanup(json!(3)).unwrap_err().to_string().contains("historyCleanUp"));
 }
 
 #[test]

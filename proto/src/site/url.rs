@@ -6,11 +6,13 @@ use serde_json::{Map, Value as Json};
 use super::operation::{BadRequest, Criterions, object, read, without_nulls};
 use super::{Attribute, GENERAL_SITE, Ignored, Site, UrlPut, md5_hex, url_type};
 use crate::control::records::UrlName;
+use crate::crawl::crawls::Crawls;
 use crate::date;
+use crate::error_mask::{ErrorBit, ErrorMask};
 use crate::id::UrlId;
 use crate::key::UrlKey;
 use crate::query::{Row, URL_FIELDS, Value};
-use crate::record::{Findings, UrlRecord};
+use crate::record::{Findings, Status, UrlRecord, UrlState};
 use crate::url::{CanonicalUrl, UrlRules};
 
 /// How URL_NEW finds the site of a URL that names none.
@@ -64,6 +66,9 @@ pub(super) const MEASURED: [&str; 11] = [
     "urlType",
 ];
 
+/// Those of them that somebody else works with: nothing here does, so they are kept beside the URL as attributes of these names.
+pub const KEPT: [&str; 4] = ["batchId", "tagsMask", "classifierMask", "chainId"];
+
 fn none() -> u8 {
     3
 }
@@ -76,8 +81,16 @@ impl UrlNew {
             !matches!(name, "url" | "siteId" | "priority")
                 && (MEASURED.contains(&name) || URL_FIELDS.iter().any(|(known, _)| *known == name))
         };
+        let kept = KEPT.map(|name| (name, fields.get(name).cloned().filter(|value| value != &Json::from(0))));
         fields.retain(|name, _| !is_measured(name));
-        let url: UrlNew = read(Json::Object(fields))?;
+        let mut url: UrlNew = read(Json::Object(fields))?;
+        for (name, value) in kept.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            if !value.is_u64() {
+                return Err(BadRequest::new(name, "is no number".to_owned()));
+            }
+            let attribute = [("name".to_owned(), Json::from(name)), ("value".to_owned(), value)];
+            url.attributes.push(Map::from_iter(attribute));
+        }
         if url.site_select > 3 {
             return Err(BadRequest::new("siteSelect", "0 explicit, 1 auto, 2 qualify, 3 none".to_owned()));
         }
@@ -330,9 +343,14 @@ impl UrlRow<'_> {
 pub fn with_site(mut url: Json, site: &Site) -> Json {
     if let Json::Object(fields) = &mut url {
         let number = |name: &str| fields.get(name).and_then(Json::as_u64);
+        // Of a site whose pages are found through feeds all but the root URLs and the feeds are single.
+        let by_feeds = site.property("PROCESSOR_NAME").is_some_and(|name| name.trim().eq_ignore_ascii_case("RSS"));
+        let is_feed = fields.get("contentType").and_then(Json::as_str).is_some_and(|of| of.ends_with("xml"));
+        let found_by_feed = by_feeds && !is_feed && number("depth") > Some(0);
+        let url_type = if found_by_feed { url_type::SINGLE } else { site.url_type };
         let came_with_feed = number("crawled") == Some(0) && number("processed") > Some(0);
         let said = [
-            ("type", Json::from(if came_with_feed { url_type::FETCHED } else { site.url_type })),
+            ("type", Json::from(if came_with_feed { url_type::FETCHED } else { url_type })),
             ("requestDelay", Json::from(site.request_delay)),
             ("processingDelay", Json::from(site.processing_delay)),
             ("httpTimeout", Json::from(site.http_timeout)),
@@ -340,6 +358,20 @@ pub fn with_site(mut url: Json, site: &Site) -> Json {
             ("httpMethod", Json::from("get")),
         ];
         fields.extend(said.map(|(name, value)| (name.to_owned(), value)));
+    }
+    url
+}
+
+/// Puts the bit of a closed window into a URL that is told and waits for its host. It says how things stand now, and is kept nowhere.
+pub fn with_window(mut url: Json, crawls: &Crawls, unix_ms: u64) -> Json {
+    let waits = url["status"] == Status::New as u8 && url["state"] == UrlState::Enabled as u8;
+    let site = url["siteId"].as_str().and_then(|id| crawls.site(id)).map(|(site, _)| site.crawl_name());
+    let (Some(crawl), Some(host)) = (site.filter(|_| waits), url["host"].as_str()) else { return url };
+    let closed = crawls.allow(&crawl, || host.to_owned(), unix_ms, u64::MAX);
+    if closed.is_some_and(|allowed| allowed.closed_until.is_some()) {
+        let mut mask = ErrorMask(url["errorMask"].as_u64().unwrap_or(0));
+        mask.set(ErrorBit::NoTimeWindow);
+        url["errorMask"] = Json::from(mask.0);
     }
     url
 }
@@ -359,9 +391,12 @@ pub fn json_of(value: Value) -> Json {
 mod tests {
     use super::*;
     use crate::cluster::copy::tests::kept;
+    use crate::cluster::registry::{Definition, DefinitionKey, DefinitionKind, Version};
+    use crate::crawl::filter::{Filter, FilterRules};
     use crate::id::NodeId;
     use crate::key::DEFAULT_CRAWL;
     use crate::record::{Made, Progress};
+    use crate::site::SiteDefinition;
     use serde_json::json;
 
     #[test]
@@ -376,8 +411,34 @@ mod tests {
         assert_eq!(with_site(Json::Null, &site), Json::Null);
         let entry = with_site(json!({"url": "http://a.example/", "crawled": 0, "processed": 1}), &site);
         assert_eq!(entry["type"], 4, "an entry of a feed was never asked for");
+        let rss = json!({"id": "a", "properties": [{"name": "PROCESSOR_NAME", "value": "RSS"}]});
+        let rss = Site::read(rss).unwrap();
+        let told = |depth: u64, of: &str| with_site(json!({"depth": depth, "contentType": of}), &rss)["type"].clone();
+        assert_eq!(
+            (told(0, "text/html"), told(1, "text/html"), told(1, "application/rss+xml")),
+            (json!(0), json!(1), json!(0))
+        );
         let page = with_site(json!({"url": "http://a.example/", "crawled": 2, "processed": 1}), &site);
         assert_eq!(page["type"], 1);
+    }
+
+    #[test]
+    fn a_url_that_waits_for_its_window_says_so() {
+        let limits = json!([{"from": "08:00", "to": "18:00", "max": 0, "host": "a\\."}]).to_string();
+        let site = json!({"id": "news", "urls": ["http://a.example/"], "properties": [{"name": "HTTP_FREQ_LIMITS", "value": limits}]});
+        let body = Some(SiteDefinition::new(Site::read(site).unwrap()).encode().unwrap());
+        let key = DefinitionKey { kind: DefinitionKind::Site, name: "news".into() };
+        let version = Version { number: 1, node: NodeId(1), boot: 1 };
+        let filter = std::sync::Arc::new(Filter::new(FilterRules::default(), &[]).unwrap());
+        let crawls = Crawls::of_cluster(filter, "own", UrlRules::default());
+        let crawls = crawls.with(&[Definition { key, version, body }]);
+        let told = |host: &str, status: u8, hour: u64| {
+            let url = json!({"siteId": "news", "host": host, "status": status, "state": 0, "errorMask": 1});
+            with_window(url, &crawls, hour * 3_600_000)["errorMask"].as_u64().unwrap()
+        };
+        assert_eq!(told("a.example", 1, 9), 1 | 1 << 49);
+        assert_eq!((told("a.example", 1, 19), told("a.example", 7, 9), told("b.example", 1, 9)), (1, 1, 1));
+        assert_eq!(with_window(Json::Null, &crawls, 0), Json::Null);
     }
 
     #[test]
@@ -445,11 +506,14 @@ mod tests {
         let more = UrlNew::read(more).unwrap();
         assert!(more.brings_more());
         assert_eq!(more.update("news").unwrap(), json!({"siteId": "news", "url": "http://a.example/", "status": 1}));
-        assert_eq!(more.attributes("news", UrlId([0; 16]))[0]["urlMd5"], "0".repeat(32));
+        let attributes = more.attributes("news", UrlId([0; 16]));
+        assert_eq!((&attributes[0]["urlMd5"], attributes.len()), (&json!("0".repeat(32)), 2));
+        assert_eq!((&attributes[1]["name"], &attributes[1]["value"]), (&json!("tagsMask"), &json!(3)), "0 is not kept");
         for (body, field) in [
             (json!({}), "url"),
             (json!({"url": "x", "nosuch": 1}), "nosuch"),
             (json!({"url": "x", "siteSelect": 4}), "siteSelect"),
+            (json!({"url": "x", "chainId": "many"}), "chainId"),
             (json!({"url": "x", "attributes": [{"value": 1}]}), "attributes[0].name"),
             (json!({"url": "x", "urlUpdate": {"nosuch": 1}}), "urlUpdate"),
             (json!({"url": "x", "urlPut": {"contentType": 3, "putDict": {"data": ""}}}), "urlPut.contentType"),

@@ -65,9 +65,12 @@ impl Coordinator {
         }
     }
 
-    /// Has pages counted, if there are crawls with a limit.
+    /// Has pages counted, if there are crawls with a limit; and every hour rules made anew that have times in them.
     pub(super) fn count_pages(&mut self, ctx: &mut Context<Self>) {
-        let now = self.parts.clock.now().mono;
+        let frontier::Now { mono: now, unix_ms } = self.parts.clock.now();
+        if self.core.is_some() && self.parts.book.turn(unix_ms) {
+            self.tell_frontier(vec![frontier::Input::Crawls(self.parts.book.now())]);
+        }
         let limited = self.parts.book.now().defined().any(|crawl| crawl.limits() != Limits::default());
         let (Some(core), None) = (&self.core, &self.counting.under_way) else { return };
         if !limited || now < self.counting.next {
