@@ -76,9 +76,11 @@ impl Invariant for SiteLimitsHold {
             Event::LeaseHeld { node, slot, acquired: true, .. } => drop(self.holders.insert(*slot, *node)),
             Event::LeaseLost { slot, .. } => self.changes_hands(|other| other == *slot),
             Event::ServedUnsure { node, slot } => {
+                let disk = before.nodes.get(node).map(|facts| &facts.disk);
+                let has =
+                    |url| disk.and_then(|disk| disk.get(url)).is_some_and(|at| at.progress.status == Status::Processed);
                 for (url, (of, place)) in &self.places {
-                    let has = |copies: &BTreeSet<NodeId>| copies.contains(node);
-                    if place == slot && self.copies.get(url).is_some_and(|copies| !has(copies)) {
+                    if place == slot && self.copies.contains_key(url) && !has(url) {
                         self.sites.entry(*of).or_default().aloft.insert(*url);
                     }
                 }
@@ -161,6 +163,8 @@ mod tests {
         assert_eq!(judge([settled(), unsure(C), page(2)].concat()), Ok(()));
         assert!(judge([settled(), unsure(C), page(2), page(3)].concat()).is_err());
         assert!(judge([settled(), unsure(B), page(2)].concat()).is_err(), "it has the page");
+        let dropped = vec![Event::SlotDropped { node: B, slot: SLOT }];
+        assert_eq!(judge([settled(), dropped, unsure(B), page(2)].concat()), Ok(()), "it had the page");
     }
 
     #[test]
