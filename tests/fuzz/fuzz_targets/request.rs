@@ -63,7 +63,8 @@ fn look_at(site: &Site, text: &str) {
     let limits = site.frequencies().expect("what was accepted is understood");
     for now in [0, 1_794_880_800_000] {
         let allowed = limits.allow("a.example", now, DELAY_MAX);
-        assert!(allowed.delay_ms <= DELAY_MAX && (allowed.turn_ms == 0 || allowed.turn_ms > DELAY_MAX), "{allowed:?}");
+        assert!(allowed.delay_ms <= DELAY_MAX, "{allowed:?}");
+        assert!(allowed.turn.is_none_or(|turn| turn.begin <= now && now < turn.end), "{allowed:?} at {now}");
         assert!(allowed.closed_until.is_none_or(|until| until > now && until <= now + DAY), "{allowed:?} at {now}");
     }
     assert!(Processing::of_site(site).is_ok(), "what was accepted is understood");
