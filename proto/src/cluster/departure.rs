@@ -7,8 +7,16 @@
 use super::registry::{Definition, DefinitionKey, DefinitionKind, Version};
 use crate::id::NodeId;
 
-/// What the names of these definitions begin with.
-const PREFIX: &str = "left/";
+/// How far a node is on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It has its place again.
+    Back,
+    /// It gave its place up, and may still have what nobody else has.
+    Left,
+    /// Nothing more comes from it: it has handed over all it had, or an operator said that it is gone for ever.
+    Gone,
+}
 
 /// Where a node was seen to stand last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,26 +25,29 @@ pub struct Departure {
     pub node: NodeId,
     /// In which of its lives.
     pub boot: u32,
-    /// It gave its place up in that life; otherwise it is back in it.
-    pub gone: bool,
+    /// Where it stood in it.
+    pub stage: Stage,
 }
 
 impl Departure {
-    /// The definition that says so. A later life counts more, and within a life that it left.
+    /// The definition that says so. A later life counts more, and within a life that it left. That it is gone is another definition: who does not know of
+    /// these still reads that it left.
     pub fn definition(self) -> Definition {
-        let Departure { node, boot, gone } = self;
+        let Departure { node, boot, stage } = self;
+        let name = if stage == Stage::Gone { "gone" } else { "left" };
         Definition {
-            key: DefinitionKey { kind: DefinitionKind::Setting, name: format!("{PREFIX}{}", node.0) },
-            version: Version { number: u64::from(boot), node, boot: u32::from(gone) },
-            body: gone.then(Vec::new),
+            key: DefinitionKey { kind: DefinitionKind::Setting, name: format!("{name}/{}", node.0) },
+            version: Version { number: u64::from(boot), node, boot: u32::from(stage != Stage::Back) },
+            body: (stage != Stage::Back).then(Vec::new),
         }
     }
 
     /// Reads a definition; nothing if it speaks of something else.
     pub fn read(definition: &Definition) -> Option<Departure> {
-        let Version { number, node, boot } = definition.version;
-        let said = Departure { node, boot: u32::try_from(number).ok()?, gone: boot > 0 };
-        (said.definition() == *definition).then_some(said)
+        let Version { number, node, .. } = definition.version;
+        let boot = u32::try_from(number).ok()?;
+        let said = [Stage::Back, Stage::Left, Stage::Gone].map(|stage| Departure { node, boot, stage });
+        said.into_iter().find(|said| said.definition() == *definition)
     }
 }
 
@@ -47,8 +58,8 @@ mod tests {
 
     #[test]
     fn a_departure_is_read_as_it_was_written_and_nothing_else_is_one() {
-        for gone in [false, true] {
-            let said = Departure { node: NodeId(7), boot: u32::MAX, gone };
+        for stage in [Stage::Back, Stage::Left, Stage::Gone] {
+            let said = Departure { node: NodeId(7), boot: u32::MAX, stage };
             let mut definition = said.definition();
             assert!(definition.is_sound());
             assert_eq!(Departure::read(&definition), Some(said));
@@ -62,8 +73,9 @@ mod tests {
 
     #[test]
     fn the_later_life_counts_and_in_one_life_that_it_left() {
-        let said = |boot, gone| Departure { node: NodeId(7), boot, gone }.definition();
-        let ordered = [said(1_000, true), said(2_000, false), said(2_000, true), said(3_000, false)];
+        let said = |boot, stage| Departure { node: NodeId(7), boot, stage }.definition();
+        let ordered = [(1_000, Stage::Left), (2_000, Stage::Back), (2_000, Stage::Left), (3_000, Stage::Back)]
+            .map(|(boot, stage)| said(boot, stage));
         assert!(ordered.is_sorted_by(|one, next| one < next));
     }
 }

@@ -17,7 +17,7 @@ use foca::{AccumulatingRuntime, BroadcastHandler, Codec, Foca, Header, Invalidat
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::departure::Departure;
+use super::departure::{Departure, Stage};
 use super::mutant::{Planted, planted};
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::NodeId;
@@ -275,6 +275,8 @@ pub struct Membership {
     known: BTreeMap<NodeId, Known>,
     /// Nodes that gave their place up, and the life in which they did: nobody gossips about it for ever.
     departed: BTreeMap<NodeId, u32>,
+    /// Those of whom nothing more is to be had, and since which life.
+    gone: BTreeMap<NodeId, u32>,
     /// What of it is new since it was written down.
     moved: Vec<Departure>,
     view: View,
@@ -328,6 +330,7 @@ impl Membership {
             alive: [me.node].into(),
             known,
             departed: BTreeMap::new(),
+            gone: BTreeMap::new(),
             moved: Vec::new(),
             view: View::new(),
             coming: None,
@@ -344,8 +347,13 @@ impl Membership {
 
     /// Who gave a place up or is back, as it is on our disk. To be told before anything else.
     pub fn remember(&mut self, written: impl Iterator<Item = Departure>) {
-        let left = written.filter(|said| said.gone && said.node != self.me);
-        self.departed.extend(left.map(|said| (said.node, said.boot)));
+        for Departure { node, boot, stage } in written.filter(|said| said.node != self.me) {
+            match stage {
+                Stage::Back => {}
+                Stage::Left => drop(self.departed.insert(node, boot)),
+                Stage::Gone => drop(self.gone.insert(node, boot)),
+            }
+        }
         self.view = self.view_now();
     }
 
@@ -474,7 +482,7 @@ impl Membership {
 
     fn is_back(&mut self, node: NodeId, boot: u32) {
         self.departed.remove(&node);
-        self.moved.push(Departure { node, boot, gone: false });
+        self.moved.push(Departure { node, boot, stage: Stage::Back });
     }
 
     fn note_departed(&mut self, node: NodeId, boot: u32) {
@@ -482,8 +490,15 @@ impl Membership {
             let before = self.departed.get(&node).copied();
             if before.is_none_or(|before| before < boot) {
                 self.departed.insert(node, boot);
-                self.moved.push(Departure { node, boot, gone: true });
+                self.moved.push(Departure { node, boot, stage: Stage::Left });
             }
+        }
+    }
+
+    fn note_gone(&mut self, node: NodeId, boot: u32) {
+        if self.gone.len() < KNOWN_MAX || self.gone.contains_key(&node) {
+            let known = self.gone.entry(node).or_insert(0);
+            *known = boot.max(*known);
         }
     }
 
@@ -500,9 +515,14 @@ impl Membership {
 
     /// A node gave its place up or is back, as it is written down, by ourselves or by another.
     pub fn written_down(&mut self, now: Micros, said: Departure) -> News {
-        let Departure { node, boot, gone } = said;
-        if gone {
-            return self.departed_by_others(now, &[(node, boot)]);
+        let Departure { node, boot, stage } = said;
+        match stage {
+            Stage::Back => {}
+            Stage::Left => return self.departed_by_others(now, &[(node, boot)]),
+            Stage::Gone => {
+                self.note_gone(node, boot);
+                return News::default();
+            }
         }
         if self.departed.get(&node).is_some_and(|left| *left < boot) {
             self.is_back(node, boot);
@@ -520,7 +540,10 @@ impl Membership {
     pub fn forget(&mut self, now: Micros, node: NodeId, boot: u32) -> News {
         if node != self.me && !self.alive.contains(&node) {
             let heard = self.report_of(node).map_or(0, |report| report.boot);
-            self.note_departed(node, boot.max(heard));
+            let boot = boot.max(heard).max(self.departed.get(&node).copied().unwrap_or(0));
+            self.note_departed(node, boot);
+            self.note_gone(node, boot);
+            self.moved.push(Departure { node, boot, stage: Stage::Gone });
         }
         News { view_changed: self.refresh_view(now), ..News::default() }
     }
@@ -533,6 +556,22 @@ impl Membership {
     /// Whether a node gave its place up, and is not back.
     pub fn has_left(&self, node: NodeId) -> bool {
         self.departed.contains_key(&node)
+    }
+
+    /// Whether nothing more is to be had from a node that gave its place up.
+    pub fn is_gone(&self, node: NodeId) -> bool {
+        let left = self.departed.get(&node);
+        left.is_some_and(|left| self.gone.get(&node).is_some_and(|gone| gone >= left))
+    }
+
+    /// Nodes that gave their places up and may still have something that nobody else has.
+    pub fn departing(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.departed.keys().copied().filter(|node| !self.is_gone(*node))
+    }
+
+    /// What others are to write down of us when we have handed over everything.
+    pub fn handed_over(&self) -> Departure {
+        Departure { node: self.me, boot: self.boot, stage: Stage::Gone }
     }
 
     /// Looks whether the view changed, and whether a changed one was stable for long enough; says whether the view is new.
@@ -733,6 +772,15 @@ mod tests {
             assert_eq!(node.view().len(), 3);
             assert_eq!(node.alive().len(), 4);
         }
+        let gone = net.nodes[3].handed_over();
+        let first = &mut net.nodes[0];
+        assert!(first.has_left(NodeId(3)) && !first.is_gone(NodeId(3)), "it may have what nobody else has");
+        assert_eq!(first.departing().collect::<Vec<_>>(), [NodeId(3)]);
+        first.written_down(net.now, gone);
+        assert!(first.is_gone(NodeId(3)) && first.departing().next().is_none());
+        let left_again = Departure { boot: gone.boot + 1_000, stage: Stage::Left, ..gone };
+        first.written_down(net.now, left_again);
+        assert!(!first.is_gone(NodeId(3)), "it was back, and leaves in another life");
     }
 
     #[test]
@@ -755,8 +803,11 @@ mod tests {
         net.run(30 * SECOND);
         assert!((0..3).all(|index| net.nodes[index].view().len() == 3), "long before it would have been forgotten");
         let peers: Vec<(NodeId, u16)> = (0..4).map(|number| (NodeId(number), 1)).collect();
+        assert!(net.nodes[0].is_gone(NodeId(3)) && !net.nodes[1].is_gone(NodeId(3)));
+        let gone = Departure { node: NodeId(3), boot: 1_000, stage: Stage::Gone };
+        assert!(net.nodes[0].take_moved().contains(&gone), "the others are told by what is written down");
         let written = net.nodes[1].take_moved();
-        assert_eq!(written, [Departure { node: NodeId(3), boot: 1_000, gone: true }]);
+        assert_eq!(written, [Departure { node: NodeId(3), boot: 1_000, stage: Stage::Left }]);
         let mut started = node(net.now, 0, 9_000, &peers);
         started.remember(written.into_iter());
         assert!(started.has_left(NodeId(3)) && started.view().len() == 3, "a start does not forget it");
@@ -765,7 +816,7 @@ mod tests {
         net.cut.clear();
         net.run(60 * SECOND);
         assert!(net.nodes.iter().all(|node| node.view().len() == 4), "it is back");
-        let back = Departure { node: NodeId(3), boot: 5_000, gone: false };
+        let back = Departure { node: NodeId(3), boot: 5_000, stage: Stage::Back };
         assert_eq!(net.nodes[1].take_moved(), [back]);
         started.written_down(net.now, back);
         assert!(!started.has_left(NodeId(3)));

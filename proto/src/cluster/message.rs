@@ -337,6 +337,12 @@ pub enum Message {
 }
 
 impl Message {
+    /// Whether it asks to keep records, or whether they are kept.
+    pub fn is_to_be_kept(&self) -> bool {
+        use Message::{Digests, Parting, Put, PutMany, Ranges, Records};
+        matches!(self, Put { .. } | PutMany { .. } | Records { .. } | Digests { .. } | Ranges { .. } | Parting { .. })
+    }
+
     /// Name for metrics and traces.
     pub fn name(&self) -> &'static str {
         match self {

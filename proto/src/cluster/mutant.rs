@@ -166,6 +166,8 @@ mutants! {
     SlowIsSilent => "slow_is_silent",
     /// Who has nothing to hand over leaves, whoever has heard of it.
     LeaveUntold => "leave_untold",
+    /// Who gives its place up counts no longer among those who may have something of a slot, though it has not handed over yet.
+    LeaversUnasked => "leavers_unasked",
     /// Whoever gets a slot claims its jobs with the number that others had.
     ClaimsAlike => "claims_alike",
     /// A task counts as handed over before the crawl has it.

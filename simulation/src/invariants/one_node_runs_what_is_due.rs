@@ -12,7 +12,7 @@ use proto::crawl::politeness::Micros;
 use proto::id::NodeId;
 
 use super::{Broken, Invariant};
-use crate::world::oracle::Oracle;
+use crate::world::oracle::{NodeFacts, Oracle};
 use crate::world::trace::Event;
 
 /// See the module.
@@ -28,9 +28,11 @@ pub struct OneNodeRunsWhatIsDue {
     done: BTreeSet<(String, String)>,
 }
 
-/// Whether those who are up can know everything that was acknowledged: all nodes that there were are, but W − 1 and those that left.
+/// Whether those who are up can know everything that was acknowledged: all nodes that there were are, but W − 1 and those of whom they know that they have handed
+/// over and left.
 pub(super) fn all_is_known(facts: &Oracle, up: &BTreeSet<NodeId>) -> bool {
-    let away = facts.nodes.iter().filter(|(node, is)| !is.left && !up.contains(node)).count();
+    let may_know = |(node, is): &(&NodeId, &NodeFacts)| is.gone_to.is_disjoint(up) && !up.contains(node);
+    let away = facts.nodes.iter().filter(may_know).count();
     away < facts.write_quorum && nothing_is_undone(facts)
 }
 

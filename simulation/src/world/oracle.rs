@@ -34,6 +34,8 @@ pub struct NodeFacts {
     pub boot: u32,
     /// It was told to leave, and is no member any more.
     pub left: bool,
+    /// Who has on disk that nothing more is to be had from this life of it.
+    pub gone_to: BTreeSet<NodeId>,
     /// What is on its disk.
     pub disk: BTreeMap<UrlId, Durable>,
     /// Sites that it knows, by their numbers.
@@ -100,6 +102,10 @@ impl Oracle {
             Event::NodeStarted { node, boot } => {
                 let facts = self.node(*node);
                 (facts.up, facts.paused, facts.boot) = (true, false, *boot);
+                facts.gone_to.clear();
+            }
+            Event::DefinitionDurable { node, key, version } if key.name == format!("gone/{}", version.node.0) => {
+                self.node(version.node).gone_to.insert(*node);
             }
             Event::NodeCrashed { node } => {
                 let facts = self.node(*node);

@@ -230,7 +230,8 @@ impl Coordinator {
         }
     }
 
-    /// The others that may have something of a slot: all that there are, or in a large cluster those of them that stand nearest to it.
+    /// The others that may have something of a slot: all that there are, or in a large cluster those of them that stand nearest to it, and those who are leaving:
+    /// until they have handed over, what was acknowledged may be theirs and one other's.
     fn witnesses(&self, slot: Slot) -> BTreeSet<NodeId> {
         let configured = self.rules.peers.iter().map(|(node, _)| *node).filter(|node| !self.membership.has_left(*node));
         let known = configured.chain(self.view().keys().copied()).chain(self.membership.alive().iter().copied());
@@ -238,6 +239,9 @@ impl Coordinator {
         if others.len() > PULL_ASKED {
             let near = self.ring.preference(slot).iter().filter(|node| **node != self.rules.me);
             others = near.take(PULL_ASKED).copied().collect();
+        }
+        if !planted!(self.rules.planted, LeaversUnasked) {
+            others.extend(self.membership.departing().filter(|node| *node != self.rules.me));
         }
         others
     }

@@ -173,6 +173,8 @@ pub struct Coordinator {
     inbox: VecDeque<Message>,
     next_departed: Micros,
     longest: BTreeMap<&'static str, usize>,
+    /// We leave, nothing is left here, and we said so.
+    handed_over: bool,
     left: bool,
 }
 
@@ -247,6 +249,7 @@ impl Coordinator {
             inbox: VecDeque::new(),
             next_departed: now + DEPARTED_EVERY,
             longest: BTreeMap::new(),
+            handed_over: false,
             left: false,
             rules,
             rng,
@@ -533,6 +536,9 @@ impl Coordinator {
             }
             None => out.push(Effect::Saw(Sight::Applied { origin: from, origin_boot: boot, what })),
         }
+        if self.handed_over && message.is_to_be_kept() {
+            return; // who said that nothing is left here must not acknowledge anything more
+        }
         match message {
             Message::Swim(data) => {
                 let mut sends = Vec::new();
@@ -690,9 +696,12 @@ impl Coordinator {
             && self.flights.is_empty()
             && self.runs.is_empty()
             && self.outbox.is_empty()
-            && self.registry.is_idle()
-            && self.is_known_to_leave();
-        if quiet {
+            && self.registry.is_idle();
+        if quiet && !self.handed_over {
+            self.handed_over = true;
+            let definitions = vec![self.membership.handed_over().definition()];
+            self.step_registry(now, registry::Input::Learned { definitions }, out);
+        } else if quiet && self.is_known_to_leave() {
             self.left = true;
             let mut sends = Vec::new();
             self.membership.close(now, &mut sends);
@@ -702,7 +711,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether enough others have it on their disks that we leave. Who goes while they are down is a member to them when they are back, and what needs to be heard by
+    /// Whether enough others have it on their disks that we leave, and have handed over. Who goes while they are down is a member to them when they are back, and what needs to be heard by
     /// all would wait for it.
     fn is_known_to_leave(&self) -> bool {
         let others = self.rules.peers.iter().filter(|(node, _)| !self.membership.has_left(*node));
