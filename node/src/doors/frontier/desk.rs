@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libp2p::PeerId;
-use proto::clients::ask::{Act, Ask, Item, Look, PUT_BYTES_MAX, PUT_ITEMS_MAX, Said, Taken, Told, slot_of};
+use proto::clients::ask::{Act, Ask, Item, Look, Said, Taken, Told, slot_of};
 use proto::clients::fetch::{End, HELD_OF_QUEUE, Lease};
-use proto::clients::record::ClientUrl;
 use proto::clients::settings::ClientSettings;
 use proto::clients::spider::{SpiderAsk, SpiderRules, SpiderSaid};
 use proto::cluster::copy::RecordCopy;
@@ -24,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Duration, Instant, sleep, timeout};
 use tracing::warn;
 
+use super::parcels::{Delivered, deliver};
 use crate::clustered::{seal, unseal};
 use crate::edges::clock::unix_ms;
 use crate::edges::disk::{ClientJob, Job};
@@ -41,7 +41,7 @@ const KEEP_PATIENCE: Duration = Duration::from_secs(15);
 /// How long after a refusal it is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Nodes that are asked for one slot before the call fails.
-const TRIES: usize = 3;
+pub(super) const TRIES: usize = 3;
 /// Records on their way to other disks at once; more wait. The coordinator has room for 4,096 writes, of which fetching needs some.
 const KEEPING_MAX: u32 = 2_048;
 
@@ -468,66 +468,15 @@ impl Desk {
 
     /// Takes URLs in, in their order as far as one URL is concerned, and says what became of each.
     pub async fn put(&self, items: Vec<Item>) -> Vec<Taken> {
-        let mut taken = vec![Taken::Failed; items.len()];
-        let Ok(places) = self.places().await else { return taken };
-        let mut parcels: BTreeMap<NodeId, Vec<(usize, Item)>> = BTreeMap::new();
-        for (place, item) in items.into_iter().enumerate() {
-            let slot = slot_of(&item.crawl, &item.key);
-            parcels.entry(owner(&places, slot, &BTreeSet::new()).unwrap_or(self.me)).or_default().push((place, item));
-        }
-        let sent = parcels.into_iter().map(|(node, items)| self.put_at(node, items));
-        for (place, became) in futures_util::future::join_all(sent).await.into_iter().flatten() {
-            taken[place] = became;
-        }
+        let ask = |node, items| async move {
+            match self.ask(node, Ask::Put(items)).await? {
+                Said::Put(taken) => Ok(taken),
+                _ => Err(Unavailable("a node answered something else".to_owned())),
+            }
+        };
+        let Delivered { taken, sent_on } = deliver(self.me, items, || self.places(), ask).await;
+        self.node.metrics().frontier.sent_on.inc_by(sent_on as u64);
         taken
-    }
-
-    async fn put_at(&self, node: NodeId, items: Vec<(usize, Item)>) -> Vec<(usize, Taken)> {
-        let mut done = Vec::with_capacity(items.len());
-        let mut items = items.into_iter().peekable();
-        while items.peek().is_some() {
-            let (mut places, mut parcel, mut bytes) = (Vec::new(), Vec::new(), 0);
-            while let Some((_, item)) = items.peek() {
-                let size = ClientUrl::bytes(&item.url, &item.metadata) + item.key.len() + item.crawl.len() + 16;
-                if !parcel.is_empty() && (parcel.len() >= PUT_ITEMS_MAX || bytes + size > PUT_BYTES_MAX) {
-                    break;
-                }
-                bytes += size;
-                let (place, item) = items.next().expect("just seen");
-                places.push(place);
-                parcel.push(item);
-            }
-            done.extend(places.into_iter().zip(self.put_parcel(node, parcel).await));
-        }
-        done
-    }
-
-    async fn put_parcel(&self, node: NodeId, parcel: Vec<Item>) -> Vec<Taken> {
-        let count = parcel.len();
-        let spare = if node == self.me { None } else { Some(parcel.clone()) };
-        match (self.ask(node, Ask::Put(parcel)).await, spare) {
-            (Ok(Said::Put(taken)), _) if taken.len() == count => taken,
-            (_, None) => vec![Taken::Failed; count],
-            // The node is gone and we have not heard of it: the others of its slots are asked one by one.
-            (_, Some(parcel)) => {
-                let each = parcel.into_iter().map(|item| async move {
-                    let (crawl, key) = (item.crawl.clone(), item.key.clone());
-                    match self.ask_next(node, &crawl, &key, Ask::Put(vec![item])).await {
-                        Ok(Said::Put(taken)) => taken.first().copied().unwrap_or(Taken::Failed),
-                        _ => Taken::Failed,
-                    }
-                });
-                futures_util::future::join_all(each).await
-            }
-        }
-    }
-
-    /// Asks who acts for a queue if a node does not.
-    async fn ask_next(&self, but: NodeId, crawl: &str, key: &str, ask: Ask) -> Result<Said, Unavailable> {
-        let places = self.places().await?;
-        let next = owner(&places, slot_of(crawl, key), &BTreeSet::from([but]));
-        let next = next.ok_or_else(|| Unavailable("no other node of this queue is alive".to_owned()))?;
-        self.ask(next, ask).await
     }
 
     /// Changes what holds for all queues, on every node.
