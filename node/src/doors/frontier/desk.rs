@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Duration, Instant, sleep, timeout};
 use tracing::warn;
 
+use super::doubtful::Doubtful;
 use super::parcels::{Delivered, deliver};
 use crate::clustered::{seal, unseal};
 use crate::edges::clock::unix_ms;
@@ -70,6 +71,8 @@ pub struct Desk {
     spiders: Arc<SpiderRules>,
     /// Who computes scores, if anybody does.
     scoring: Arc<OnceLock<ClusterScoring>>,
+    /// What could not be kept on enough disks.
+    doubtful: Arc<Mutex<Doubtful>>,
 }
 
 impl Desk {
@@ -88,6 +91,7 @@ impl Desk {
             lines: Arc::default(),
             spiders,
             scoring: Arc::default(),
+            doubtful: Arc::default(),
         }
     }
 
@@ -152,6 +156,7 @@ impl Desk {
     async fn put_here(&self, mut items: Vec<Item>) -> Result<Vec<Taken>, Unavailable> {
         let mut became: Vec<Taken> = Vec::new();
         let known = items.iter().any(|item| item.date_s.is_some());
+        let mut doubts = self.doubtful().among(&items);
         for attempt in 1.. {
             // What is merely found is there once it is kept, whoever writes after it; what is said of a known URL may be written over.
             let (held, items) = match known {
@@ -160,7 +165,11 @@ impl Desk {
             };
             let (unix_ms, floors) = (unix_ms(), BTreeMap::new());
             let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
-            let Decided { said, copies, changed, life } = decided.map_err(|error| Unavailable(error.to_string()))?;
+            let Decided { said, mut copies, changed, life } =
+                decided.map_err(|error| Unavailable(error.to_string()))?;
+            // What is known here, and was not kept on enough disks when it came, is kept now, or has failed again.
+            doubts.retain(|place, _| said.get(*place) == Some(&Taken::Skipped));
+            copies.extend(doubts.values().cloned());
             let kept_before = |place: usize| became.get(place) == Some(&Taken::Kept);
             let again = |(place, said)| if said == Taken::Skipped && kept_before(place) { Taken::Kept } else { said };
             became = said.into_iter().enumerate().map(again).collect();
@@ -168,16 +177,25 @@ impl Desk {
             if copies.is_empty() {
                 break;
             }
-            match self.keep(copies, changed, life, held, BTreeMap::new()).await {
-                Ok(true) => break,
+            match self.keep(&copies, changed, life, held, BTreeMap::new()).await {
+                Ok(true) => {
+                    self.doubtful().settle(&copies);
+                    break;
+                }
                 Ok(false) if attempt < TRIES => {}
                 _ => {
                     became.iter_mut().filter(|taken| **taken == Taken::Kept).for_each(|taken| *taken = Taken::Failed);
+                    doubts.keys().for_each(|place| became[*place] = Taken::Failed);
+                    self.doubtful().add(copies);
                     break;
                 }
             }
         }
         Ok(became)
+    }
+
+    fn doubtful(&self) -> std::sync::MutexGuard<'_, Doubtful> {
+        self.doubtful.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Slots that are ours now. If one is lost before what is decided is kept, whoever has it then may have written over it, by what it knew: then it is decided anew, or not acknowledged.
@@ -202,7 +220,7 @@ impl Desk {
             let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
             let Decided { said, copies, changed, life } = decided;
             let held = among(&copies, &held);
-            if copies.is_empty() || self.keep(copies, changed, life, held, BTreeMap::new()).await? {
+            if copies.is_empty() || self.keep(&copies, changed, life, held, BTreeMap::new()).await? {
                 return Ok(said);
             }
             return Err(Unavailable("the queue is another node's meanwhile; ask again".to_owned()));
@@ -232,7 +250,7 @@ impl Desk {
             return Ok((said, true));
         }
         let served = if takes { copies.iter().map(RecordCopy::slot).collect() } else { SlotSet::default() };
-        let still_ours = self.keep(copies, changed, life, served, BTreeMap::new()).await?;
+        let still_ours = self.keep(&copies, changed, life, served, BTreeMap::new()).await?;
         Ok((said, !takes || still_ours))
     }
 
@@ -320,7 +338,7 @@ impl Desk {
         let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
         let Ok(Decided { said, copies, changed, life }) = decided else { return false };
         said.iter().all(|taken| *taken == Taken::Kept)
-            && self.keep(copies, changed, life, SlotSet::default(), tenures).await == Ok(true)
+            && self.keep(&copies, changed, life, SlotSet::default(), tenures).await == Ok(true)
     }
 
     async fn look_here(&self, look: Look) -> Result<Said, Unavailable> {
@@ -332,7 +350,7 @@ impl Desk {
     /// Has records kept on enough disks.
     async fn keep(
         &self,
-        copies: Vec<RecordCopy>,
+        copies: &[RecordCopy],
         mut changed: Vec<Changed>,
         mut life: u32,
         served: SlotSet,
@@ -343,7 +361,7 @@ impl Desk {
         let until = Instant::now() + KEEP_PATIENCE;
         loop {
             let keep = KeepClients {
-                copies: copies.clone(),
+                copies: copies.to_vec(),
                 changed: std::mem::take(&mut changed),
                 life: std::mem::take(&mut life),
                 served: served.clone(),
