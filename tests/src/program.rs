@@ -222,6 +222,17 @@ impl Running {
         running
     }
 
+    /// Bytes of memory that it has now, and had at most.
+    pub fn memory(&self) -> (u64, u64) {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(path).expect("it runs, on Linux");
+        let of = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("every process has it");
+            line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1_024
+        };
+        (of("VmRSS:"), of("VmHWM:"))
+    }
+
     /// What it printed so far.
     pub fn stdout(&self) -> String {
         std::fs::read_to_string(&self.stdout).unwrap_or_default()
