@@ -70,6 +70,10 @@ impl Default for FrontierMetrics {
 impl FrontierMetrics {
     /// Shows them in `registry`, which must give them no other names.
     pub fn register(&self, registry: &mut Registry) {
+        // Dashboards draw a line at nothing, and none for what is not there.
+        for discovered in ["true", "false"] {
+            drop(self.found.get_or_create(&FoundLabel { discovered }));
+        }
         registry.register("frontier_getURLs_calls", "Calls of GetURLs", self.get_calls.clone());
         registry.register("frontier_getURLs", "URLs handed out", self.got.clone());
         registry.register("frontier_getURLs_latency_seconds", "Time that GetURLs takes", self.get_seconds.clone());
