@@ -11,7 +11,7 @@ use tests::wait_until;
 
 fn start(work: &Path, arguments: &[&str], name: &str) -> (Running, String) {
     let running = Running::start([&["node"], arguments, &["--frontier", "127.0.0.1:0"]].concat(), work, name);
-    let address = || running.stderr().lines().find_map(|line| line.strip_prefix("frontier: ").map(str::to_owned));
+    let address = || running.said("frontier: ");
     wait_until("the door is open", || address().is_some());
     let server = format!("http://{}", address().unwrap());
     (running, server)

@@ -188,9 +188,8 @@ fn start_with(work: &std::path::Path, name: &str, section: &str) -> (Running, St
     let arguments =
         ["node", "--data", data.to_str().unwrap(), "--config", config.to_str().unwrap(), "--http", "127.0.0.1:0"];
     let running = Running::start(arguments, work, name);
-    let said = |prefix: &str| running.stderr().lines().find_map(|line| line.strip_prefix(prefix).map(str::to_owned));
-    wait_until("the door is open", || said("frontier: ").is_some());
-    let address = said("frontier: ").unwrap();
+    wait_until("the door is open", || running.said("frontier: ").is_some());
+    let address = running.said("frontier: ").unwrap();
     (running, address)
 }
 

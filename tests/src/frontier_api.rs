@@ -18,9 +18,7 @@ pub type Client = UrlFrontierClient<Channel>;
 
 /// Where a node that runs serves the API.
 fn address(running: &Running) -> Option<String> {
-    let stderr = running.stderr();
-    let line = stderr.lines().find_map(|line| line.strip_prefix("frontier: "))?;
-    Some(format!("http://{line}"))
+    running.said("frontier: ").map(|address| format!("http://{address}"))
 }
 
 /// Starts a node alone that serves the API; and where it does.
