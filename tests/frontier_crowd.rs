@@ -1,7 +1,7 @@
 //! Many clients of the URL Frontier API at once: what no two of them may get, what must not be lost while nodes die, come back and leave,
 //! and clients that come in thousands, without a certificate, or with bytes that are no text.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -188,9 +188,8 @@ fn start_with(work: &std::path::Path, name: &str, section: &str) -> (Running, St
     let arguments =
         ["node", "--data", data.to_str().unwrap(), "--config", config.to_str().unwrap(), "--http", "127.0.0.1:0"];
     let running = Running::start(arguments, work, name);
-    let said = |prefix: &str| running.stderr().lines().find_map(|line| line.strip_prefix(prefix).map(str::to_owned));
-    wait_until("the door is open", || said("frontier: ").is_some());
-    let address = said("frontier: ").unwrap();
+    wait_until("the door is open", || running.said("frontier: ").is_some());
+    let address = running.said("frontier: ").unwrap();
     (running, address)
 }
 
@@ -313,6 +312,30 @@ async fn metrics_count_what_clients_did() {
             line.strip_prefix("metrics: http://").and_then(|line| line.strip_suffix("/metrics")).map(str::to_owned)
         })
         .expect("the door was asked for");
+    // All names that dashboards of the reference service know are there before anybody has called.
+    let (_, text) = get(&door, "/metrics");
+    let names: BTreeSet<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.rsplit_once(' '))
+        .map(|(name, _)| name)
+        .collect();
+    for name in [
+        "frontier_getURLs_calls_total",
+        "frontier_getURLs_total",
+        "frontier_getURLs_latency_seconds_sum",
+        "frontier_getURLs_latency_seconds_count",
+        "frontier_putURLs_calls_total",
+        "frontier_putDiscovered_calls_total",
+        "frontier_putURLs_total",
+        "frontier_putURLs_discovered_total{discovered=\"true\"}",
+        "frontier_putURLs_discovered_total{discovered=\"false\"}",
+        "frontier_putURLs_ignored_total",
+        "frontier_putURLs_completed_total",
+        "frontier_putURLs_forward_notready_total",
+    ] {
+        assert!(names.contains(name), "{name} is not among {names:?}");
+    }
     let mut client = connect(&format!("http://{address}")).await;
     wait_until_ready(&mut client).await;
     put_all(&mut client, (0..10).map(|n| found(info("c", &format!("q{}", n % 2), &format!("u{n}")))).collect()).await;
@@ -326,6 +349,9 @@ async fn metrics_count_what_clients_did() {
         ("frontier_putURLs_calls_total", 3.0),
         ("frontier_putURLs_total", 12.0),
         ("frontier_putURLs_discovered_total{discovered=\"true\"}", 11.0),
+        ("frontier_putURLs_discovered_total{discovered=\"false\"}", 1.0),
+        ("frontier_putDiscovered_calls_total", 0.0),
+        ("frontier_putURLs_forward_notready_total", 0.0),
         ("frontier_putURLs_ignored_total", 1.0),
         ("frontier_putURLs_completed_total", 1.0),
     ];

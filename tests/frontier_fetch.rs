@@ -9,7 +9,7 @@ use tests::fleet::Fleet;
 use tests::frontier_api::{
     Client, connect, found, info, known, now_s, put_all, urls, urls_at_last, wait_until_ready, wanted,
 };
-use tests::program::Ended;
+use tests::program::{Ended, run, run_with_input};
 use tests::raw::{RawServer, Reply};
 use tests::{PATIENCE, wait_until};
 use tokio_stream::StreamExt;
@@ -174,11 +174,45 @@ async fn the_nodes_leave_alone_what_is_for_clients() {
     assert_eq!(asked_for, ["/shared", "/shared/a", "/shared/b"]);
     // A crawl that is the nodes' alone cannot be opened later.
     assert_eq!(alone.ctl(&["crawl", "add", "apart", &server.url("/apart")]).code, Some(0));
-    alone.ctl(&["crawl", "fetch", "apart", "both"]).complains(1, &["not open to clients"]);
+    alone
+        .ctl(&["crawl", "fetch", "apart", "both"])
+        .complains(1, &["not open to clients", "crawl stop apart", "--fetch both"]);
     let replaced = ["crawl", "add", "apart", &server.url("/apart"), "--fetch", "both", "--replace"];
     alone.ctl(&replaced).complains(1, &["not open to clients"]);
     let said = alone.ctl(&["crawl", "fetch", "apart"]);
     assert!(said.stdout.contains("is not open to clients"), "{said}");
+    alone.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_in_a_crawl_that_is_not_open_comes_to_clients_by_the_way_that_is_told() {
+    let work = tempfile::tempdir().unwrap();
+    let server = site(Duration::ZERO);
+    let mut alone = Alone::start(work.path()).await;
+    let seeds: Vec<String> = (0..40).map(|n| server.url(&format!("/seed{n}"))).collect();
+    let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+    let added = alone.ctl(&[&["crawl", "add", "apart", "--delay", "1s"], &seeds[..]].concat());
+    assert_eq!(added.code, Some(0), "{added}");
+    // As the complaint says.
+    alone
+        .ctl(&["crawl", "fetch", "apart", "both"])
+        .complains(1, &["export DATA --crawl apart --only new", "frontier put"]);
+    assert_eq!(alone.ctl(&["crawl", "stop", "apart"]).code, Some(0));
+    let added = alone.ctl(&["crawl", "add", "opened", "--scope", "any", "--fetch", "clients"]);
+    assert_eq!(added.code, Some(0), "{added}");
+    let data = alone.fleet.data(0);
+    let export = ["export", data.to_str().unwrap(), "--crawl", "apart", "--only", "new", "--format", "urls"];
+    let exported = run(&export);
+    assert_eq!(exported.code, Some(0), "{exported}");
+    let waits: BTreeSet<String> = exported.stdout.lines().map(str::to_owned).collect();
+    assert!(waits.len() > 20, "most wait: {exported}");
+    let door = alone.fleet.frontier(0).unwrap();
+    let put = ["frontier", "--server", &door, "put", "--file", "-", "--crawl", "opened"];
+    let put = run_with_input(&put, &exported.stdout);
+    assert!(put.stdout.contains(&format!("{} kept", waits.len())), "{put}");
+    let came: BTreeSet<String> =
+        urls_at_last(&mut alone.client, wanted("opened", "", 0, 0, 60)).await.into_iter().collect();
+    assert_eq!(came, waits);
     alone.stop();
 }
 

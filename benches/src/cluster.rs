@@ -76,8 +76,19 @@ impl LocalCluster {
     /// Starts a node that does not run.
     pub fn start_node(&mut self, node: usize) -> anyhow::Result<()> {
         let mut command = self.quiet(["node", "--allow-address", "127.0.0.0/8"]);
+        command.stderr(std::fs::File::create(self.log(node))?);
         self.nodes[node] = Some(command.arg("--config").arg(self.config(node)).spawn()?);
         Ok(())
+    }
+
+    fn log(&self, node: usize) -> PathBuf {
+        self.home(node).join("node.log")
+    }
+
+    /// Where a node serves the URL Frontier API, once it has said so.
+    pub fn frontier(&self, node: usize) -> anyhow::Result<Option<String>> {
+        let said = std::fs::read_to_string(self.log(node))?;
+        Ok(said.lines().find_map(|line| line.strip_prefix("frontier: ")).map(|address| format!("http://{address}")))
     }
 
     /// Ends a node by SIGKILL.

@@ -72,16 +72,13 @@ impl Fleet {
 
     /// Where a node that runs serves its metrics.
     pub fn door(&self, node: usize) -> Option<String> {
-        let stderr = self.nodes[node].as_ref()?.stderr();
-        let line = stderr.lines().find_map(|line| line.strip_prefix("metrics: http://"))?;
+        let line = self.nodes[node].as_ref()?.said("metrics: http://")?;
         line.strip_suffix("/metrics").map(str::to_owned)
     }
 
     /// Where a node that runs serves the URL Frontier API.
     pub fn frontier(&self, node: usize) -> Option<String> {
-        let stderr = self.nodes[node].as_ref()?.stderr();
-        let line = stderr.lines().find_map(|line| line.strip_prefix("frontier: "))?;
-        Some(format!("http://{line}"))
+        self.nodes[node].as_ref()?.said("frontier: ").map(|address| format!("http://{address}"))
     }
 
     /// Ends a node by SIGKILL.

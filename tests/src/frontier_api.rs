@@ -7,6 +7,7 @@ use node::doors::frontier::api::ack_message::Status as Ack;
 use node::doors::frontier::api::url_frontier_client::UrlFrontierClient;
 use node::doors::frontier::api::{self, get_params, url_item};
 use tokio_stream::StreamExt;
+use tonic::Code;
 use tonic::transport::Channel;
 
 use crate::program::Running;
@@ -17,9 +18,7 @@ pub type Client = UrlFrontierClient<Channel>;
 
 /// Where a node that runs serves the API.
 fn address(running: &Running) -> Option<String> {
-    let stderr = running.stderr();
-    let line = stderr.lines().find_map(|line| line.strip_prefix("frontier: "))?;
-    Some(format!("http://{line}"))
+    running.said("frontier: ").map(|address| format!("http://{address}"))
 }
 
 /// Starts a node alone that serves the API; and where it does.
@@ -106,4 +105,58 @@ pub async fn wait_until_ready(client: &mut Client) {
     while client.list_nodes(api::Empty {}).await.is_err() && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Counts of a crawl or a queue: scheduled, in process, completed, queues, active queues.
+pub async fn stats(client: &mut Client, crawl: &str, key: &str) -> (u64, u32, u64, u64, u64) {
+    let params = api::QueueWithinCrawlParams { key: key.into(), crawl_id: crawl.into(), local: false };
+    let stats = client.get_stats(params).await.unwrap().into_inner();
+    let names: Vec<&str> = stats.counts.keys().map(String::as_str).collect();
+    assert_eq!(names, ["active_queues", "completed"]);
+    (stats.size, stats.in_process, stats.counts["completed"], stats.number_of_queues, stats.counts["active_queues"])
+}
+
+/// What is known of a URL, or why nothing is told.
+pub async fn status(client: &mut Client, crawl: &str, key: &str, url: &str) -> Result<api::UrlItem, Code> {
+    let params = api::UrlStatusRequest { url: url.into(), key: key.into(), crawl_id: crawl.into() };
+    client.get_url_status(params).await.map(|item| item.into_inner()).map_err(|status| status.code())
+}
+
+/// The date of an item.
+pub fn date(item: &api::UrlItem) -> u64 {
+    match &item.item {
+        Some(url_item::Item::Known(known)) => known.refetchable_from_date,
+        other => panic!("always the known variant, not {other:?}"),
+    }
+}
+
+/// URLs of a page of a crawl.
+pub async fn list(client: &mut Client, crawl: &str, start: u32, size: u32) -> Vec<String> {
+    let params = api::ListUrlParams { crawl_id: crawl.into(), start, size, ..Default::default() };
+    let stream = client.list_ur_ls(params).await.unwrap().into_inner();
+    let url = |item: api::UrlItem| match item.item {
+        Some(url_item::Item::Known(known)) => known.info.unwrap().url,
+        other => panic!("always the known variant, not {other:?}"),
+    };
+    stream.map(|item| url(item.unwrap())).collect().await
+}
+
+/// How many URLs of a crawl there are.
+pub async fn count(client: &mut Client, crawl: &str, filter: Option<&str>, ignore_case: bool) -> u64 {
+    let filter = filter.map(str::to_owned);
+    let params =
+        api::CountUrlParams { crawl_id: crawl.into(), filter, ignore_case: Some(ignore_case), ..Default::default() };
+    client.count_ur_ls(params).await.unwrap().into_inner().value
+}
+
+/// Queues of a crawl.
+pub async fn queues(client: &mut Client, crawl: &str, inactive: bool) -> api::QueueList {
+    let params = api::Pagination { crawl_id: crawl.into(), include_inactive: inactive, ..Default::default() };
+    client.list_queues(params).await.unwrap().into_inner()
+}
+
+/// Forgets a crawl; how many URLs that were.
+pub async fn delete_crawl(client: &mut Client, crawl: &str) -> u64 {
+    let params = api::DeleteCrawlMessage { value: crawl.into(), local: false };
+    client.delete_crawl(params).await.unwrap().into_inner().value
 }

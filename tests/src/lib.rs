@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod fleet;
 pub mod found;
 pub mod frontier_api;
+pub mod frontier_suite;
 pub mod inside;
 pub mod judge;
 pub mod namespace;

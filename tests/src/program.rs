@@ -222,6 +222,24 @@ impl Running {
         running
     }
 
+    /// What follows on the first line of its standard error that begins so, once that line is whole: it may be written in pieces.
+    pub fn said(&self, prefix: &str) -> Option<String> {
+        let stderr = self.stderr();
+        let whole = &stderr[..stderr.rfind('\n')?];
+        whole.lines().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned)
+    }
+
+    /// Bytes of memory that it has now, and had at most.
+    pub fn memory(&self) -> (u64, u64) {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(path).expect("it runs, on Linux");
+        let of = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("every process has it");
+            line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1_024
+        };
+        (of("VmRSS:"), of("VmHWM:"))
+    }
+
     /// What it printed so far.
     pub fn stdout(&self) -> String {
         std::fs::read_to_string(&self.stdout).unwrap_or_default()

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
 
 use super::progress::say;
@@ -47,6 +47,12 @@ pub(super) struct FrontierArguments {
     /// File with the certificate that signed the server's, PEM
     #[arg(long, global = true, value_name = "FILE")]
     authority: Option<PathBuf>,
+    /// File with this client's certificate, for a server that wants one, PEM
+    #[arg(long, global = true, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// File with the key of that certificate, PEM
+    #[arg(long, global = true, value_name = "FILE")]
+    key_file: Option<PathBuf>,
     /// Print JSON, one value on a line
     #[arg(long, global = true)]
     json: bool,
@@ -143,6 +149,9 @@ enum FrontierCommand {
         /// Blocked ones and those without scheduled URLs too
         #[arg(long)]
         inactive: bool,
+        /// Write all of them to this file, page by page; .gz will do; - for what is piped on
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["start", "size"])]
+        file: Option<PathBuf>,
         /// Only what the server itself acts for
         #[arg(long)]
         local: bool,
@@ -157,6 +166,12 @@ enum FrontierCommand {
         /// How many
         #[arg(long, default_value_t = 100)]
         size: u32,
+        /// Write them to this file; .gz will do; - for what is piped on
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Show times as dates, in UTC
+        #[arg(long)]
+        dates: bool,
     },
     /// How many URLs there are
     Count(#[command(flatten)] SomeUrls),
@@ -170,6 +185,9 @@ enum FrontierCommand {
         /// Its crawl
         #[arg(long, default_value = "")]
         crawl: String,
+        /// Show its time as a date, in UTC
+        #[arg(long)]
+        dates: bool,
     },
     /// Write all URLs, or those of a crawl, as JSON lines
     Dump(files::DumpArguments),
@@ -288,7 +306,14 @@ async fn connect(arguments: &FrontierArguments) -> Result<Client, Complaint> {
         if let Some(path) = &arguments.authority {
             tls = tls.ca_certificate(Certificate::from_pem(read(path)?));
         }
+        match (&arguments.certificate, &arguments.key_file) {
+            (Some(certificate), Some(key)) => tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?)),
+            (None, None) => {}
+            _ => return Err(Complaint::usage("--certificate and --key-file belong together; name both or none")),
+        }
         endpoint = endpoint.tls_config(tls).map_err(|error| wrong(&error))?;
+    } else if arguments.certificate.is_some() || arguments.key_file.is_some() || arguments.authority.is_some() {
+        return Err(Complaint::usage("--certificate, --key-file and --authority need a --server with https://"));
     }
     let token = arguments.token_file.as_ref().map(read).transpose()?;
     let token = token.map(|token| format!("Bearer {}", token.trim()).parse()).transpose();
@@ -359,17 +384,34 @@ async fn call(arguments: FrontierArguments) -> Result<Exit, Complaint> {
             list(client.list_crawls(api::Local { local }).await.map_err(refused)?.into_inner().values)?;
         }
         FrontierCommand::Nodes => list(client.list_nodes(api::Empty {}).await.map_err(refused)?.into_inner().values)?,
-        FrontierCommand::Queues { crawl, start, size, inactive, local } => {
+        FrontierCommand::Queues { crawl, inactive, local, file: Some(file), .. } => {
+            let mut out = files::Out::create(&file)?;
+            let keys = files::keys(&mut client, &crawl, inactive, local).await?;
+            for key in &keys {
+                if as_json { out.line(&json!(key)) } else { out.line(key) }?;
+            }
+            return out.end_with(keys.len() as u64, "queues", as_json);
+        }
+        FrontierCommand::Queues { crawl, start, size, inactive, local, file: None } => {
             let params = api::Pagination { start, size, include_inactive: inactive, crawl_id: crawl, local };
             list(client.list_queues(params).await.map_err(refused)?.into_inner().values)?;
         }
-        FrontierCommand::List { urls, start, size } => {
+        FrontierCommand::List { urls, start, size, file, dates } => {
             let SomeUrls { crawl, key, filter, ignore_case, local } = urls;
             let params =
                 api::ListUrlParams { start, size, key, crawl_id: crawl, local, filter, ignore_case: Some(ignore_case) };
-            let mut stream = client.list_ur_ls(params).await.map_err(refused)?.into_inner();
+            let mut out = file.map(|file| files::Out::create(&file)).transpose()?;
+            let (mut stream, mut count) = (client.list_ur_ls(params).await.map_err(refused)?.into_inner(), 0);
             while let Some(item) = stream.message().await.map_err(refused)? {
-                show(json::line(&item), json::item(&item))?;
+                match &mut out {
+                    Some(out) if as_json => out.line(&json::item(&item))?,
+                    Some(out) => out.line(&json::line(&item, dates))?,
+                    None => show(json::line(&item, dates), json::item(&item))?,
+                }
+                count += 1;
+            }
+            if let Some(out) = out {
+                return out.end_with(count, "URLs", as_json);
             }
         }
         FrontierCommand::Count(SomeUrls { crawl, key, filter, ignore_case, local }) => {
@@ -382,10 +424,10 @@ async fn call(arguments: FrontierArguments) -> Result<Exit, Complaint> {
             };
             number("URLs", client.count_ur_ls(params).await.map_err(refused)?.into_inner().value)?;
         }
-        FrontierCommand::Status { url, key, crawl } => {
+        FrontierCommand::Status { url, key, crawl, dates } => {
             let params = api::UrlStatusRequest { url, key, crawl_id: crawl };
             let item = client.get_url_status(params).await.map_err(refused)?.into_inner();
-            show(json::line(&item), json::item(&item))?;
+            show(json::line(&item, dates), json::item(&item))?;
         }
         FrontierCommand::Block { queue: OneQueue { key, crawl, local }, until } => {
             client

@@ -179,9 +179,7 @@ impl Shared {
         let (crawls, name) = (node.crawls(), &definition.name);
         let other = "choose another name for one that is to be different";
         match (crawls.get(name).map(|crawl| crawl.definition.fetch.is_some()), definition.fetch.is_some()) {
-            (Some(false), true) => {
-                Err(format!("crawl {name:?} is not open to clients: its URLs wait with the nodes; {other}"))
-            }
+            (Some(false), true) => Err(not_open(name)),
             (Some(true), false) => Err(format!(
                 "crawl {name:?} is open to clients: its URLs wait in their queues; say --fetch, or {other}"
             )),
@@ -210,9 +208,7 @@ impl Shared {
         if let Some(fetch) = fetch {
             self.change(node, swarm, name, |known| match known {
                 None => Err(no_crawl(node, name)),
-                Some(known) if known.fetch.is_none() => Err(format!(
-                    "crawl {name:?} is not open to clients: its URLs wait with the nodes; only a crawl that was added with --fetch can be switched"
-                )),
+                Some(known) if known.fetch.is_none() => Err(not_open(name)),
                 Some(known) => Ok(CrawlDefinition { fetch: Some(fetch), ..known.clone() }),
             })
             .await?;
@@ -276,6 +272,15 @@ impl Shared {
         }
         Err(format!("crawl {name:?}: {why}"))
     }
+}
+
+/// Why a crawl cannot be switched, and what to do instead.
+fn not_open(name: &str) -> String {
+    format!(
+        "crawl {name:?} is not open to clients: it was added without --fetch, so its URLs wait with the nodes and are not moved. To have clients fetch what waits: \
+         `ctl crawl stop {name}`, `ctl crawl add OTHER --scope any --fetch both`, and on each node `orbweaver export DATA --crawl {name} --only new --format urls | \
+         orbweaver frontier put --file - --crawl OTHER`"
+    )
 }
 
 fn no_crawl(node: &Node, name: &str) -> String {

@@ -35,6 +35,8 @@ pub struct FrontierMetrics {
     found: Family<FoundLabel, Counter>,
     ignored: Counter,
     completed: Counter,
+    /// URLs handed in that the node of their queue did not take, and that went to the next.
+    pub sent_on: Counter,
     queues: Family<CrawlLabel, Gauge>,
     active: Family<CrawlLabel, Gauge>,
     scheduled: Family<CrawlLabel, Gauge>,
@@ -55,6 +57,7 @@ impl Default for FrontierMetrics {
             found: Family::default(),
             ignored: Counter::default(),
             completed: Counter::default(),
+            sent_on: Counter::default(),
             queues: Family::default(),
             active: Family::default(),
             scheduled: Family::default(),
@@ -67,6 +70,10 @@ impl Default for FrontierMetrics {
 impl FrontierMetrics {
     /// Shows them in `registry`, which must give them no other names.
     pub fn register(&self, registry: &mut Registry) {
+        // Dashboards draw a line at nothing, and none for what is not there.
+        for discovered in ["true", "false"] {
+            drop(self.found.get_or_create(&FoundLabel { discovered }));
+        }
         registry.register("frontier_getURLs_calls", "Calls of GetURLs", self.get_calls.clone());
         registry.register("frontier_getURLs", "URLs handed out", self.got.clone());
         registry.register("frontier_getURLs_latency_seconds", "Time that GetURLs takes", self.get_seconds.clone());
@@ -80,6 +87,11 @@ impl FrontierMetrics {
         );
         registry.register("frontier_putURLs_ignored", "URLs found that were known", self.ignored.clone());
         registry.register("frontier_putURLs_completed", "URLs handed in as completed", self.completed.clone());
+        registry.register(
+            "frontier_putURLs_forward_notready",
+            "URLs handed in that the node of their queue did not take, and that went to the next",
+            self.sent_on.clone(),
+        );
         registry.register("frontier_queues", "Queues that this node acts for", self.queues.clone());
         registry.register("frontier_active_queues", "Those of them with a scheduled URL", self.active.clone());
         registry.register("frontier_scheduled_urls", "Scheduled URLs in them", self.scheduled.clone());

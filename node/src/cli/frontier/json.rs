@@ -39,12 +39,13 @@ pub(super) fn item(item: &api::UrlItem) -> Value {
     value
 }
 
-/// An item for people: its date, and the URL.
-pub(super) fn line(item: &api::UrlItem) -> String {
+/// An item for people: its time, as seconds or as a date, and the URL.
+pub(super) fn line(item: &api::UrlItem, dates: bool) -> String {
     match &item.item {
         Some(url_item::Item::Known(known)) => {
             let date = match known.refetchable_from_date {
                 0 => "completed".to_owned(),
+                date if dates => proto::date::format(date.saturating_mul(1_000)),
                 date => date.to_string(),
             };
             format!("{date:>12}  {}", known.info.as_ref().map_or("", |info| &info.url))

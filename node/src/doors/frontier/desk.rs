@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libp2p::PeerId;
-use proto::clients::ask::{Act, Ask, Item, Look, PUT_BYTES_MAX, PUT_ITEMS_MAX, Said, Taken, Told, slot_of};
+use proto::clients::ask::{Act, Ask, Item, Look, Said, Taken, Told, slot_of};
 use proto::clients::fetch::{End, HELD_OF_QUEUE, Lease};
-use proto::clients::record::ClientUrl;
 use proto::clients::settings::ClientSettings;
 use proto::clients::spider::{SpiderAsk, SpiderRules, SpiderSaid};
 use proto::cluster::copy::RecordCopy;
@@ -24,6 +23,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{Duration, Instant, sleep, timeout};
 use tracing::warn;
 
+use super::doubtful::Doubtful;
+use super::parcels::{Delivered, deliver};
 use crate::clustered::{seal, unseal};
 use crate::edges::clock::unix_ms;
 use crate::edges::disk::{ClientJob, Job};
@@ -41,7 +42,7 @@ const KEEP_PATIENCE: Duration = Duration::from_secs(15);
 /// How long after a refusal it is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Nodes that are asked for one slot before the call fails.
-const TRIES: usize = 3;
+pub(super) const TRIES: usize = 3;
 /// Records on their way to other disks at once; more wait. The coordinator has room for 4,096 writes, of which fetching needs some.
 const KEEPING_MAX: u32 = 2_048;
 
@@ -70,6 +71,8 @@ pub struct Desk {
     spiders: Arc<SpiderRules>,
     /// Who computes scores, if anybody does.
     scoring: Arc<OnceLock<ClusterScoring>>,
+    /// What could not be kept on enough disks.
+    doubtful: Arc<Mutex<Doubtful>>,
 }
 
 impl Desk {
@@ -88,6 +91,7 @@ impl Desk {
             lines: Arc::default(),
             spiders,
             scoring: Arc::default(),
+            doubtful: Arc::default(),
         }
     }
 
@@ -152,6 +156,7 @@ impl Desk {
     async fn put_here(&self, mut items: Vec<Item>) -> Result<Vec<Taken>, Unavailable> {
         let mut became: Vec<Taken> = Vec::new();
         let known = items.iter().any(|item| item.date_s.is_some());
+        let mut doubts = self.doubtful().among(&items);
         for attempt in 1.. {
             // What is merely found is there once it is kept, whoever writes after it; what is said of a known URL may be written over.
             let (held, items) = match known {
@@ -160,7 +165,11 @@ impl Desk {
             };
             let (unix_ms, floors) = (unix_ms(), BTreeMap::new());
             let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
-            let Decided { said, copies, changed, life } = decided.map_err(|error| Unavailable(error.to_string()))?;
+            let Decided { said, mut copies, changed, life } =
+                decided.map_err(|error| Unavailable(error.to_string()))?;
+            // What is known here, and was not kept on enough disks when it came, is kept now, or has failed again.
+            doubts.retain(|place, _| said.get(*place) == Some(&Taken::Skipped));
+            copies.extend(doubts.values().cloned());
             let kept_before = |place: usize| became.get(place) == Some(&Taken::Kept);
             let again = |(place, said)| if said == Taken::Skipped && kept_before(place) { Taken::Kept } else { said };
             became = said.into_iter().enumerate().map(again).collect();
@@ -168,16 +177,25 @@ impl Desk {
             if copies.is_empty() {
                 break;
             }
-            match self.keep(copies, changed, life, held, BTreeMap::new()).await {
-                Ok(true) => break,
+            match self.keep(&copies, changed, life, held, BTreeMap::new()).await {
+                Ok(true) => {
+                    self.doubtful().settle(&copies);
+                    break;
+                }
                 Ok(false) if attempt < TRIES => {}
                 _ => {
                     became.iter_mut().filter(|taken| **taken == Taken::Kept).for_each(|taken| *taken = Taken::Failed);
+                    doubts.keys().for_each(|place| became[*place] = Taken::Failed);
+                    self.doubtful().add(copies);
                     break;
                 }
             }
         }
         Ok(became)
+    }
+
+    fn doubtful(&self) -> std::sync::MutexGuard<'_, Doubtful> {
+        self.doubtful.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Slots that are ours now. If one is lost before what is decided is kept, whoever has it then may have written over it, by what it knew: then it is decided anew, or not acknowledged.
@@ -202,7 +220,7 @@ impl Desk {
             let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
             let Decided { said, copies, changed, life } = decided;
             let held = among(&copies, &held);
-            if copies.is_empty() || self.keep(copies, changed, life, held, BTreeMap::new()).await? {
+            if copies.is_empty() || self.keep(&copies, changed, life, held, BTreeMap::new()).await? {
                 return Ok(said);
             }
             return Err(Unavailable("the queue is another node's meanwhile; ask again".to_owned()));
@@ -232,7 +250,7 @@ impl Desk {
             return Ok((said, true));
         }
         let served = if takes { copies.iter().map(RecordCopy::slot).collect() } else { SlotSet::default() };
-        let still_ours = self.keep(copies, changed, life, served, BTreeMap::new()).await?;
+        let still_ours = self.keep(&copies, changed, life, served, BTreeMap::new()).await?;
         Ok((said, !takes || still_ours))
     }
 
@@ -320,7 +338,7 @@ impl Desk {
         let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
         let Ok(Decided { said, copies, changed, life }) = decided else { return false };
         said.iter().all(|taken| *taken == Taken::Kept)
-            && self.keep(copies, changed, life, SlotSet::default(), tenures).await == Ok(true)
+            && self.keep(&copies, changed, life, SlotSet::default(), tenures).await == Ok(true)
     }
 
     async fn look_here(&self, look: Look) -> Result<Said, Unavailable> {
@@ -332,7 +350,7 @@ impl Desk {
     /// Has records kept on enough disks.
     async fn keep(
         &self,
-        copies: Vec<RecordCopy>,
+        copies: &[RecordCopy],
         mut changed: Vec<Changed>,
         mut life: u32,
         served: SlotSet,
@@ -343,7 +361,7 @@ impl Desk {
         let until = Instant::now() + KEEP_PATIENCE;
         loop {
             let keep = KeepClients {
-                copies: copies.clone(),
+                copies: copies.to_vec(),
                 changed: std::mem::take(&mut changed),
                 life: std::mem::take(&mut life),
                 served: served.clone(),
@@ -468,66 +486,15 @@ impl Desk {
 
     /// Takes URLs in, in their order as far as one URL is concerned, and says what became of each.
     pub async fn put(&self, items: Vec<Item>) -> Vec<Taken> {
-        let mut taken = vec![Taken::Failed; items.len()];
-        let Ok(places) = self.places().await else { return taken };
-        let mut parcels: BTreeMap<NodeId, Vec<(usize, Item)>> = BTreeMap::new();
-        for (place, item) in items.into_iter().enumerate() {
-            let slot = slot_of(&item.crawl, &item.key);
-            parcels.entry(owner(&places, slot, &BTreeSet::new()).unwrap_or(self.me)).or_default().push((place, item));
-        }
-        let sent = parcels.into_iter().map(|(node, items)| self.put_at(node, items));
-        for (place, became) in futures_util::future::join_all(sent).await.into_iter().flatten() {
-            taken[place] = became;
-        }
+        let ask = |node, items| async move {
+            match self.ask(node, Ask::Put(items)).await? {
+                Said::Put(taken) => Ok(taken),
+                _ => Err(Unavailable("a node answered something else".to_owned())),
+            }
+        };
+        let Delivered { taken, sent_on } = deliver(self.me, items, || self.places(), ask).await;
+        self.node.metrics().frontier.sent_on.inc_by(sent_on as u64);
         taken
-    }
-
-    async fn put_at(&self, node: NodeId, items: Vec<(usize, Item)>) -> Vec<(usize, Taken)> {
-        let mut done = Vec::with_capacity(items.len());
-        let mut items = items.into_iter().peekable();
-        while items.peek().is_some() {
-            let (mut places, mut parcel, mut bytes) = (Vec::new(), Vec::new(), 0);
-            while let Some((_, item)) = items.peek() {
-                let size = ClientUrl::bytes(&item.url, &item.metadata) + item.key.len() + item.crawl.len() + 16;
-                if !parcel.is_empty() && (parcel.len() >= PUT_ITEMS_MAX || bytes + size > PUT_BYTES_MAX) {
-                    break;
-                }
-                bytes += size;
-                let (place, item) = items.next().expect("just seen");
-                places.push(place);
-                parcel.push(item);
-            }
-            done.extend(places.into_iter().zip(self.put_parcel(node, parcel).await));
-        }
-        done
-    }
-
-    async fn put_parcel(&self, node: NodeId, parcel: Vec<Item>) -> Vec<Taken> {
-        let count = parcel.len();
-        let spare = if node == self.me { None } else { Some(parcel.clone()) };
-        match (self.ask(node, Ask::Put(parcel)).await, spare) {
-            (Ok(Said::Put(taken)), _) if taken.len() == count => taken,
-            (_, None) => vec![Taken::Failed; count],
-            // The node is gone and we have not heard of it: the others of its slots are asked one by one.
-            (_, Some(parcel)) => {
-                let each = parcel.into_iter().map(|item| async move {
-                    let (crawl, key) = (item.crawl.clone(), item.key.clone());
-                    match self.ask_next(node, &crawl, &key, Ask::Put(vec![item])).await {
-                        Ok(Said::Put(taken)) => taken.first().copied().unwrap_or(Taken::Failed),
-                        _ => Taken::Failed,
-                    }
-                });
-                futures_util::future::join_all(each).await
-            }
-        }
-    }
-
-    /// Asks who acts for a queue if a node does not.
-    async fn ask_next(&self, but: NodeId, crawl: &str, key: &str, ask: Ask) -> Result<Said, Unavailable> {
-        let places = self.places().await?;
-        let next = owner(&places, slot_of(crawl, key), &BTreeSet::from([but]));
-        let next = next.ok_or_else(|| Unavailable("no other node of this queue is alive".to_owned()))?;
-        self.ask(next, ask).await
     }
 
     /// Changes what holds for all queues, on every node.

@@ -3,6 +3,8 @@
 //! Away from this machine it opens only with TLS and a client certificate or a token, or when the settings say in words that it need not.
 
 pub mod desk;
+mod doubtful;
+mod parcels;
 mod put;
 mod service;
 mod take;

@@ -29,11 +29,10 @@ pub(super) async fn urls(
     answers: Answers<api::AckMessage>,
 ) {
     loop {
-        let (read, end) = read(&mut stream, URLS_WINDOW, url_bytes).await;
+        let (read, end) = read(&mut stream, URLS_WINDOW, understand).await;
         let mut acks = Vec::with_capacity(read.len());
         let mut items = Vec::with_capacity(read.len());
-        for url in read {
-            let (ack, item) = understand(url);
+        for (ack, item) in read {
             metrics.put(item.as_ref().map(|item| item.date_s));
             acks.push((ack, item.is_some()));
             items.extend(item);
@@ -63,13 +62,12 @@ pub(super) async fn batches(
     answers: Answers<api::BatchAck>,
 ) {
     loop {
-        let (read, end) = read(&mut stream, BATCHES_WINDOW, batch_bytes).await;
+        let (read, end) = read(&mut stream, BATCHES_WINDOW, understand_batch).await;
         let mut acks = Vec::with_capacity(read.len());
         let mut items: Vec<Item> = Vec::new();
-        for batch in read {
-            let understood: Vec<Option<Item>> = batch.items.into_iter().map(|info| item(Some(info), None)).collect();
+        for (id, understood) in read {
             understood.iter().for_each(|item| metrics.put(item.as_ref().map(|item| item.date_s)));
-            acks.push((batch.id, understood.iter().map(Option::is_some).collect::<Vec<bool>>()));
+            acks.push((id, understood.iter().map(Option::is_some).collect::<Vec<bool>>()));
             items.extend(understood.into_iter().flatten());
         }
         let known = vec![None; items.len()];
@@ -92,8 +90,8 @@ pub(super) async fn batches(
 /// How a stream ended.
 type End = Option<Result<(), Status>>;
 
-/// Waits for a message and takes what else is there already.
-async fn read<T>(stream: &mut Streaming<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> (Vec<T>, End) {
+/// Waits for a message and takes what else is there already. Each is understood at once: what is left of one that is larger than can be taken is its name.
+async fn read<M, T>(stream: &mut Streaming<M>, limit: usize, understand: impl Fn(M) -> (usize, T)) -> (Vec<T>, End) {
     let (mut read, mut size) = (Vec::new(), 0);
     let mut next = Some(stream.next().await);
     while let Some(message) = next {
@@ -101,8 +99,9 @@ async fn read<T>(stream: &mut Streaming<T>, limit: usize, bytes: impl Fn(&T) -> 
             None => return (read, Some(Ok(()))),
             Some(Err(error)) => return (read, Some(Err(error))),
             Some(Ok(message)) => {
-                size += bytes(&message);
-                read.push(message);
+                let (bytes, understood) = understand(message);
+                size += bytes;
+                read.push(understood);
             }
         }
         next = if read.len() >= limit || size >= BYTES_MAX { None } else { stream.next().now_or_never() };
@@ -122,31 +121,26 @@ async fn tell_end<T>(end: End, answers: &Answers<T>) -> bool {
     }
 }
 
-/// What a client hands in, and the name it is acknowledged by.
-fn understand(url: api::UrlItem) -> (String, Option<Item>) {
+/// What a client hands in, and the name it is acknowledged by; and how much that is.
+fn understand(url: api::UrlItem) -> (usize, (String, Option<Item>)) {
     let (info, date_s) = match url.item {
         Some(url_item::Item::Discovered(found)) => (found.info, None),
         Some(url_item::Item::Known(known)) => (known.info, Some(known.refetchable_from_date)),
         None => (None, None),
     };
     let id = if url.id.is_empty() { info.as_ref().map(|info| info.url.clone()).unwrap_or_default() } else { url.id };
-    (id, item(info, date_s))
+    let item = item(info, date_s);
+    (id.len() + item.as_ref().map_or(0, item_bytes), (id, item))
 }
 
-fn url_bytes(url: &api::UrlItem) -> usize {
-    match &url.item {
-        Some(url_item::Item::Discovered(found)) => found.info.as_ref().map_or(0, info_bytes),
-        Some(url_item::Item::Known(known)) => known.info.as_ref().map_or(0, info_bytes),
-        None => 0,
-    }
+fn understand_batch(batch: api::DiscoveredBatch) -> (usize, (String, Vec<Option<Item>>)) {
+    let items: Vec<Option<Item>> = batch.items.into_iter().map(|info| item(Some(info), None)).collect();
+    let bytes = items.iter().map(|item| item.as_ref().map_or(1, item_bytes)).sum::<usize>();
+    (batch.id.len() + bytes, (batch.id, items))
 }
 
-fn batch_bytes(batch: &api::DiscoveredBatch) -> usize {
-    batch.items.iter().map(info_bytes).sum()
-}
-
-fn info_bytes(info: &api::UrlInfo) -> usize {
-    let values = |list: &api::StringList| list.values.iter().map(|value| value.len() + 24).sum::<usize>();
-    let metadata: usize = info.metadata.iter().map(|(name, list)| name.len() + 48 + values(list)).sum();
-    ClientUrl::bytes(&info.url, &Vec::new()) + metadata
+fn item_bytes(item: &Item) -> usize {
+    let values = |values: &Vec<String>| values.iter().map(|value| value.len() + 24).sum::<usize>();
+    let metadata: usize = item.metadata.iter().map(|(name, of)| name.len() + 48 + values(of)).sum();
+    ClientUrl::bytes(&item.url, &Vec::new()) + metadata
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto::clients::ask::{Act, Ask, Counts, Filter, Item, Look, Said, Setting, Taken, Told, slot_of};
-use proto::clients::identity::{check_key, crawl_name, queue_key};
+use proto::clients::identity::{ITEM_BYTES_MAX, check_key, crawl_name, queue_key};
 use proto::cluster::slot_set::SlotSet;
 use proto::id::{NodeId, SLOTS, Slot};
 use tokio::sync::{Semaphore, mpsc};
@@ -557,6 +557,12 @@ pub(super) fn item(info: Option<api::UrlInfo>, date_s: Option<u64>) -> Option<It
     let api::UrlInfo { url, key, metadata, crawl_id } = info?;
     let crawl = crawl_name(&crawl_id).ok()?.to_owned();
     let key = queue_key(&key, &url).ok()?;
+    // Counted before it is taken over: it may be a bomb.
+    let values = |list: &api::StringList| list.values.iter().map(|value| value.len() + 4).sum::<usize>();
+    let bytes = metadata.iter().map(|(name, list)| name.len() + 8 + values(list)).sum::<usize>();
+    if url.len() + bytes > ITEM_BYTES_MAX {
+        return None;
+    }
     let metadata = metadata.into_iter().map(|(name, list)| (name, list.values)).collect();
     Some(Item { crawl, key, url, metadata, date_s })
 }

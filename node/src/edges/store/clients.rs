@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `client` | slot, marked key, crawl, url id | what is replicated: records of URLs, and of the queue under an id of zeros |
 //! | `turn` | the same without the id; 0, date, URL, or 1, end of the lease, URL | the date of a URL that is leased |
+//! | `turn` | the same; 3, level, span of time | how many leases end in it ([`ends`]) |
 //! | `line` | crawl, slot, marked key | what this node knows of a queue: its counts, and when to look at it |
 //! | `agenda` | crawl, time, slot, marked key, crawl | a queue that may be worth looking at from then on |
 //!
@@ -14,6 +15,7 @@
 //! there that cannot be served puts it down for the next time at which that may be different. So nobody walks past queues that wait.
 
 mod act;
+mod ends;
 mod look;
 mod spiders;
 #[cfg(test)]
@@ -66,6 +68,15 @@ pub(super) struct Line {
     agenda_ms: u64,
     /// When something in a queue of spiders falls due, at the earliest; `u64::MAX` if nothing does.
     wake_ms: u64,
+    /// Its leases are counted by when they end.
+    by_end: bool,
+}
+
+/// A line as it was written before leases were counted by their ends.
+#[derive(Deserialize)]
+struct UncountedLine {
+    line: OldLine,
+    wake_ms: u64,
 }
 
 /// A line as it was written before there were spiders.
@@ -83,7 +94,8 @@ impl Default for Line {
     fn default() -> Self {
         let (scheduled, completed, leased, newest_ms) = (0, 0, 0, 0);
         let (agenda_ms, wake_ms) = (u64::MAX, u64::MAX);
-        Line { queue: ClientQueue::default(), scheduled, completed, leased, newest_ms, agenda_ms, wake_ms }
+        let (queue, by_end) = (ClientQueue::default(), true);
+        Line { queue, scheduled, completed, leased, newest_ms, agenda_ms, wake_ms, by_end }
     }
 }
 
@@ -99,9 +111,14 @@ impl Line {
 
     fn read(bytes: &[u8]) -> Result<Line, StoreError> {
         wire::decode(bytes).or_else(|_| {
-            let old: OldLine = wire::decode(bytes).map_err(|error| StoreError::damaged("line", error))?;
-            let OldLine { queue, scheduled, completed, leased, newest_ms, agenda_ms } = old;
-            Ok(Line { queue, scheduled, completed, leased, newest_ms, agenda_ms, wake_ms: u64::MAX })
+            let uncounted = wire::decode::<UncountedLine>(bytes).or_else(|_| {
+                let old = wire::decode(bytes).map_err(|error| StoreError::damaged("line", error))?;
+                Ok::<_, StoreError>(UncountedLine { line: old, wake_ms: u64::MAX })
+            });
+            let UncountedLine { line, wake_ms } = uncounted?;
+            let OldLine { queue, scheduled, completed, leased, newest_ms, agenda_ms } = line;
+            let by_end = leased == 0;
+            Ok(Line { queue, scheduled, completed, leased, newest_ms, agenda_ms, wake_ms, by_end })
         })
     }
 
@@ -125,6 +142,8 @@ struct Touched {
 pub(super) struct Overlay {
     urls: BTreeMap<UrlKey, Option<ClientUrl>>,
     lines: BTreeMap<ClientQueueId, Touched>,
+    /// By how much counts of leases change, by their keys in `turn`.
+    ends: BTreeMap<Vec<u8>, i64>,
     /// Copies of what was decided here.
     copies: BTreeMap<UrlKey, RecordCopy>,
     changed: Vec<Changed>,
@@ -230,7 +249,10 @@ impl Change<'_> {
     fn touched_line(&mut self, queue: &ClientQueueId) -> Result<&mut Line, StoreError> {
         if !self.clients.lines.contains_key(queue) {
             let before = self.store.line(queue)?;
-            let now = before.clone().unwrap_or_default();
+            let mut now = before.clone().unwrap_or_default();
+            if !std::mem::replace(&mut now.by_end, true) {
+                self.count_ends_of(queue)?;
+            }
             self.clients.lines.insert(queue.clone(), Touched { before, now });
         }
         Ok(&mut self.clients.lines.get_mut(queue).expect("just put in").now)
@@ -360,6 +382,7 @@ impl Change<'_> {
         }
         if url.leased_until_ms > 0 {
             self.touched_line(queue)?.leased += 1;
+            self.count_end(queue, url.leased_until_ms, 1);
             let (key, date_s) = (leased_key(queue, url.leased_until_ms, &url.url), url.date_s);
             self.rows.put("turn", &key, |row| {
                 row.extend_from_slice(&date_s.to_be_bytes());
@@ -383,6 +406,7 @@ impl Change<'_> {
             if let Some(touched) = self.clients.lines.get_mut(queue) {
                 touched.now.leased = touched.now.leased.saturating_sub(1);
             }
+            self.count_end(queue, url.leased_until_ms, -1);
         }
     }
 
@@ -405,7 +429,7 @@ impl Change<'_> {
                 self.put("line", &line_key(&queue), &now)?;
             }
         }
-        Ok(())
+        self.put_ends()
     }
 
     /// Removes everything of a slot that is of clients.
@@ -450,6 +474,7 @@ impl Change<'_> {
             .map(|row| row.map(|(key, _)| key))
             .collect::<Result<_, StoreError>>()?;
         turns.iter().for_each(|key| self.delete("turn", key));
+        self.clients.ends.retain(|key, _| !key.starts_with(&slot.0.to_be_bytes()));
         Ok(())
     }
 }

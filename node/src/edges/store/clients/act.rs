@@ -157,13 +157,12 @@ impl Change<'_> {
     fn serve(&mut self, queue: &ClientQueueId, want: &Want, given: &mut Given) -> Result<(), StoreError> {
         let Want { own, urls_max, lease_s, delay_default_s, now_ms } = *want;
         let line: Line = self.touched_line(queue)?.clone();
-        // What the nodes have of a queue is no client's share of it, and the other way round.
-        let leased = if urls_max == 0 || line.leased == 0 {
+        // What the nodes have of a queue is no client's share of it, and the other way round. It counts only where it may be as much as one may have.
+        let leased = if urls_max == 0 || line.leased < u64::from(urls_max) {
             0
-        } else if own {
-            self.store.leases(queue, own_lease(0), u64::MAX, urls_max as usize)? as u64
         } else {
-            self.store.leases(queue, now_ms + 1, own_lease(0), urls_max as usize)? as u64
+            let living = self.living_before(queue, now_ms)?;
+            if own { living.own } else { living.clients }
         };
         if own && leased >= u64::from(urls_max.max(1)) {
             return Ok(()); // clients need not wait because the nodes have enough of it
@@ -339,27 +338,6 @@ impl Change<'_> {
 }
 
 impl Store {
-    /// Leases of a queue that end at `from_ms` or later and before `to_ms`, counted up to `limit`.
-    pub(super) fn leases(
-        &self,
-        queue: &ClientQueueId,
-        from_ms: u64,
-        to_ms: u64,
-        limit: usize,
-    ) -> Result<usize, StoreError> {
-        let prefix = [queue.prefix(), &[1]].concat();
-        let start = [prefix.as_slice(), &from_ms.to_be_bytes()].concat();
-        let mut count = 0;
-        for row in self.rows("turn", start, prefix.clone()).take(limit.min(LOOK_ROWS_MAX * 256)) {
-            let ends = row?.0.get(prefix.len()..).and_then(|rest| rest.first_chunk()).copied();
-            if u64::from_be_bytes(ends.ok_or_else(|| damaged("a turn without a time"))?) >= to_ms {
-                break;
-            }
-            count += 1;
-        }
-        Ok(count)
-    }
-
     /// What the nodes' own fetchers have of a crawl in these slots, in queues behind the one with this prefix, and where to go on.
     pub fn own_leases(
         &self,

@@ -8,6 +8,7 @@ use proto::key::UrlKey;
 use proto::wire;
 
 use super::act::told;
+use super::ends::Living;
 use super::{Line, Store, StoreError, crawl_prefix, line_key, queue_of_line};
 
 /// Names of crawls in one answer.
@@ -92,10 +93,10 @@ impl Store {
         if !line.is_there() {
             return Ok(());
         }
-        let leased = if line.leased > 0 { self.leases(queue, unix_ms + 1, u64::MAX, usize::MAX)? as u64 } else { 0 };
+        let living = if line.leased > 0 { self.living(queue, line, unix_ms)? } else { Living::default() };
         counts.add(Counts {
             scheduled: line.scheduled,
-            leased,
+            leased: living.clients + living.own,
             completed: line.completed,
             queues: 1,
             active: u64::from(line.scheduled > 0),

@@ -26,6 +26,7 @@ use proto::score::temperature::{STEPS, Warmth};
 use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 
+use super::ends::ENDS;
 use super::{Change, Decided, Line, Store, StoreError, crawl_prefix, split_agenda};
 use crate::edges::store::found::{page_of_row, says_the_same};
 
@@ -159,7 +160,7 @@ impl Store {
             let Some(end) = zeros.map(|(at, _)| at + 1).nth(1) else { return Err(damaged("a turn of nothing")) };
             let (prefix, part) = (&key[..=end.min(key.len() - 1)], key.get(end).copied());
             let Some(queue) = ClientQueueId::from_prefix(&key[..end]) else { continue };
-            if !is_pages(queue.crawl()) || !slots.contains(queue.slot()) {
+            if !is_pages(queue.crawl()) || !slots.contains(queue.slot()) || part == Some(ENDS) {
                 continue;
             }
             let (at_ms, url) = match part {

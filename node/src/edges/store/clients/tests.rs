@@ -236,6 +236,7 @@ proptest! {
             letters.extend(decided);
             let counted = counts(&store, "x", now_ms);
             prop_assert_eq!((counted.scheduled, counted.completed, counted.leased), recount(&store, "x", now_ms));
+            assert_ends(&store, "x", now_ms);
         }
         // The same copies in another order, each twice, and what was lost on the way once more by repair.
         let mut shuffled: Vec<(u64, RecordCopy)> = letters.iter().cloned().zip(0u64..).map(|(copy, n)| (xxhash_rust::xxh3::xxh3_64_with_seed(&n.to_le_bytes(), order), copy)).collect();
@@ -247,6 +248,7 @@ proptest! {
         }
         prop_assert_eq!(records(&replica), records(&store));
         prop_assert_eq!(own(&replica, "x"), own(&store, "x"));
+        assert_ends(&replica, "x", now_ms);
         let (here, there) = (counts(&store, "x", now_ms), counts(&replica, "x", now_ms));
         prop_assert_eq!((here.scheduled, here.completed, here.leased), (there.scheduled, there.completed, there.leased));
     }
@@ -257,6 +259,79 @@ fn a_line_from_before_there_were_spiders_is_read() {
     let old = wire::encode(&(ClientQueue::default(), 3u64, 2u64, 1u64, 7u64, 9u64)).unwrap();
     let line = Line::read(&old).unwrap();
     assert_eq!((line.scheduled, line.completed, line.leased, line.newest_ms), (3, 2, 1, 7));
-    assert_eq!((line.agenda_ms, line.wake_ms), (9, u64::MAX));
+    assert_eq!((line.agenda_ms, line.wake_ms, line.by_end), (9, u64::MAX, false));
     assert!(Line::read(&old[..old.len() - 1]).is_err());
+    let with_spiders = [old, wire::encode(&5u64).unwrap()].concat();
+    assert_eq!(Line::read(&with_spiders).unwrap(), Line { wake_ms: 5, ..line.clone() });
+    let now = wire::encode(&Line { by_end: true, ..line.clone() }).unwrap();
+    assert_eq!(Line::read(&now).unwrap(), Line { by_end: true, ..line });
+}
+
+/// Counts of leases by their end are what a walk over the leases finds.
+fn assert_ends(store: &Store, crawl: &str, now_ms: u64) {
+    for line in store.lines(crawl, &all(), None).unwrap() {
+        let (queue, line) = line.unwrap();
+        assert!(line.by_end);
+        let (counted, walked) = (store.living_by_end(&queue, now_ms), store.living_by_walking(&queue, now_ms));
+        assert_eq!(counted.unwrap(), walked.unwrap(), "{queue:?} at {now_ms}");
+    }
+}
+
+fn rows_of_ends(store: &Store, queue: &ClientQueueId) -> Vec<Box<[u8]>> {
+    let prefix = [queue.prefix(), &[ends::ENDS]].concat();
+    store.rows("turn", prefix.clone(), prefix).map(|row| row.unwrap().0).collect()
+}
+
+#[test]
+fn leases_are_counted_without_a_walk_however_many_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    put(&mut store, (0..5_000).map(|n| item("x", "a", &format!("{n:04}"), Some(1))).collect(), 10_000);
+    // Leases of ten seconds, taken at three times; and what the nodes have.
+    for (urls, at_ms) in [(500, 10_000), (1_000, 12_000), (2_000, 14_000)] {
+        assert_eq!(take(&mut store, Some("x"), 1, urls, at_ms).0.len(), urls as usize, "at {at_ms}");
+    }
+    assert_eq!(take_own(&mut store, "x", 8, 16_000).0.len(), 8);
+    let queue = ClientQueueId::new("x", "a");
+    assert!(rows_of_ends(&store, &queue).len() <= 16, "a few counts");
+    // A lease that no walk could read: nobody walks here.
+    let (stray, family) = ([queue.prefix(), &[1, 0xff]].concat(), store.family("turn"));
+    store.db.put_cf(&family, &stray, []).unwrap();
+    assert!(store.living_by_walking(&queue, 16_000).is_err());
+    for (at_ms, leased) in [(16_000, 3_508), (19_999, 3_508), (20_000, 3_008), (22_000, 2_008), (24_000, 8)] {
+        assert_eq!(counts(&store, "x", at_ms).leased, leased, "at {at_ms}");
+    }
+    // A client that wants no more than are out already gets nothing, and one that wants more does.
+    let family = store.family("turn");
+    store.db.delete_cf(&family, &stray).unwrap();
+    assert_eq!(take(&mut store, Some("x"), 1, 3_500, 19_000).0, [""; 0]);
+    assert_eq!(take(&mut store, Some("x"), 1, 3_501, 20_500).0.len(), 1_992, "what was left, and what came back");
+    assert_ends(&store, "x", 20_500);
+    // All of it settled: nothing is left of the counts.
+    put(&mut store, (0..5_000).map(|n| item("x", "a", &format!("{n:04}"), Some(0))).collect(), 25_000);
+    assert_eq!((counts(&store, "x", 25_000).leased, rows_of_ends(&store, &queue).len()), (0, 0));
+}
+
+#[test]
+fn leases_from_before_they_were_counted_are_counted_when_their_queue_is_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    put(&mut store, (0..100).map(|n| item("x", "a", &format!("{n:02}"), Some(1))).collect(), 10_000);
+    assert_eq!(take(&mut store, Some("x"), 1, 40, 10_000).0.len(), 40);
+    assert_eq!(take(&mut store, Some("x"), 1, 70, 15_000).0.len(), 60);
+    // As an older version left it.
+    let queue = ClientQueueId::new("x", "a");
+    for key in rows_of_ends(&store, &queue) {
+        store.db.delete_cf(&store.family("turn"), key).unwrap();
+    }
+    let Line { queue: record, scheduled, completed, leased, newest_ms, agenda_ms, wake_ms, .. } =
+        store.line(&queue).unwrap().unwrap();
+    let old = wire::encode(&(record, scheduled, completed, leased, newest_ms, agenda_ms, wake_ms)).unwrap();
+    store.db.put_cf(&store.family("line"), line_key(&queue), old).unwrap();
+    assert_eq!(counts(&store, "x", 16_000).leased, 100, "they are walked");
+    assert_eq!(take(&mut store, Some("x"), 1, 100, 16_500).0, [""; 0], "as many are out as are wanted");
+    assert_ends(&store, "x", 16_500);
+    put(&mut store, vec![item("x", "a", "00", Some(0)), item("x", "a", "99", Some(0))], 17_000);
+    assert_ends(&store, "x", 17_000);
+    assert_eq!((counts(&store, "x", 17_000).leased, counts(&store, "x", 20_000).leased), (98, 59));
 }

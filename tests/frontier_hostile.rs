@@ -1,0 +1,180 @@
+//! Clients of the URL Frontier API that mean no good: what they cost the node in memory is bounded, and others are served meanwhile. The bounds are generous, and
+//! fixed: each client would have gone far beyond them if it were let.
+
+use std::time::Duration;
+
+use node::doors::frontier::api;
+use node::doors::frontier::api::ack_message::Status as Ack;
+use tests::frontier_api::{Client, connect, found, info, known, put, put_all, start, take, wait_until_ready, wanted};
+use tests::program::Running;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+
+const MIB: u64 = 1 << 20;
+/// Silence after which a client is taken to be read no further.
+const SILENCE: Duration = Duration::from_secs(3);
+
+async fn ready(address: &str) -> Client {
+    let mut client = connect(address).await;
+    wait_until_ready(&mut client).await;
+    client
+}
+
+/// Asserts that the node never had more than `bound` bytes above what it had `before`.
+fn assert_memory(running: &Running, before: u64, bound: u64) {
+    let (now, most) = running.memory();
+    let grown = most.saturating_sub(before);
+    eprintln!("memory: {} MiB before, {} MiB now, {} MiB at most", before / MIB, now / MIB, most / MIB);
+    assert!(grown <= bound, "{} MiB more than before", grown / MIB);
+}
+
+/// Sends until nobody reads any more; how many went, and whether an end was in sight.
+async fn flood<T>(send: &mpsc::Sender<T>, message: impl Fn(usize) -> T, most: usize) -> usize {
+    for sent in 0..most {
+        match tokio::time::timeout(SILENCE, send.send(message(sent))).await {
+            Ok(sent) => assert!(sent.is_ok(), "the stream is open"),
+            Err(_) => return sent,
+        }
+    }
+    most
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_never_read_cost_bounded_memory() {
+    let work = tempfile::tempdir().unwrap();
+    let (running, address) = start(&work.path().join("data"), work.path(), "node");
+    let mut client = ready(&address).await;
+    // 100 MB that can be listed and taken.
+    let large = |n: usize| {
+        let mut info = info("large", &format!("q{}", n % 100), &format!("u{n:05}"));
+        info.metadata.insert("words".into(), api::StringList { values: vec!["x".repeat(50_000)] });
+        info
+    };
+    for part in 0..20 {
+        put_all(&mut client, (part * 100..(part + 1) * 100).map(|n| known(large(n), 5)).collect()).await;
+    }
+    let before = running.memory().0;
+    let mut tasks = JoinSet::new();
+    // Each with a connection of its own, so that none is held up by another's window: those that put, batch, list and take, and read nothing of it.
+    for number in 0..12 {
+        let mut client = ready(&address).await;
+        tasks.spawn(async move {
+            let url = |n: usize| info("flood", &format!("q{number}"), &format!("{n}/{}", "x".repeat(2_000)));
+            let (send, sent) = mpsc::channel(1);
+            let _acks = client.put_ur_ls(ReceiverStream::new(sent)).await.unwrap();
+            let most = 100_000;
+            let taken = flood(&send, |n| found(url(n)), most).await;
+            assert!(taken < most, "URLs are read for ever");
+            taken
+        });
+        let mut client = ready(&address).await;
+        tasks.spawn(async move {
+            // Batches of nothing, whose acknowledgements have long names: 16 are worked on, and some wait to be sent.
+            let (send, sent) = mpsc::channel(1);
+            let _acks = client.put_discovered(ReceiverStream::new(sent)).await.unwrap();
+            let batch = |n: usize| api::DiscoveredBatch { id: format!("{n}/{}", "x".repeat(100_000)), items: vec![] };
+            let most = 10_000;
+            let taken = flood(&send, batch, most).await;
+            assert!(taken < most, "batches are read for ever");
+            taken
+        });
+        let mut client = ready(&address).await;
+        tasks.spawn(async move {
+            let mut open = Vec::new();
+            for _ in 0..8 {
+                let all = api::ListUrlParams { crawl_id: "large".into(), size: u32::MAX, ..Default::default() };
+                open.push(client.list_ur_ls(all).await.unwrap());
+            }
+            tokio::time::sleep(SILENCE).await;
+            open.len()
+        });
+        let mut client = ready(&address).await;
+        tasks.spawn(async move {
+            let _taken = client.get_ur_ls(wanted("large", "", 0, 0, 600)).await.unwrap();
+            tokio::time::sleep(SILENCE).await;
+            1
+        });
+    }
+    // Others are served meanwhile.
+    for n in 0..20 {
+        assert_eq!(put(&mut client, vec![found(info("other", "k", &format!("u{n}")))]).await[0].1, Ack::Ok);
+    }
+    assert_eq!(take(&mut client, wanted("other", "k", 0, 0, 30)).await.len(), 20);
+    tasks.join_all().await;
+    // 48 connections with a window of 4 MiB each, 96 lists and 12 takes of which a few answers wait: without bounds it were gigabytes.
+    assert_memory(&running, before, 500 * MIB);
+    assert!(running.kill());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_streams_cost_bounded_memory() {
+    let work = tempfile::tempdir().unwrap();
+    let (running, address) = start(&work.path().join("data"), work.path(), "node");
+    let mut client = ready(&address).await;
+    let before = running.memory().0;
+    let (mut open, mut refused) = (Vec::new(), 0);
+    for connection in 0..20 {
+        let mut client = ready(&address).await;
+        for number in 0..150 {
+            let (send, sent) = mpsc::channel(1);
+            match client.put_ur_ls(ReceiverStream::new(sent)).await {
+                Ok(acks) => {
+                    let url = format!("{connection}-{number}-{}", "x".repeat(10_000));
+                    send.send(found(info("streams", "k", &url))).await.unwrap();
+                    open.push((send, acks));
+                }
+                Err(status) => {
+                    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert_eq!((open.len(), refused), (1_024, 20 * 150 - 1_024));
+    for (_, acks) in &mut open {
+        let ack = acks.get_mut().message().await.unwrap().unwrap();
+        assert_eq!(ack.status(), Ack::Ok, "each open stream is served");
+    }
+    // What needs no stream goes on.
+    let params = api::CountUrlParams { crawl_id: "streams".into(), ..Default::default() };
+    assert_eq!(client.count_ur_ls(params).await.unwrap().into_inner().value, 1_024);
+    assert_memory(&running, before, 200 * MIB);
+    assert!(running.kill());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metadata_bombs_cost_bounded_memory() {
+    let work = tempfile::tempdir().unwrap();
+    let (running, address) = start(&work.path().join("data"), work.path(), "node");
+    let mut client = ready(&address).await;
+    let before = running.memory().0;
+    // Just below 4 MiB a message, and many times that once it is understood: names of six letters, without values.
+    let mut bomb = info("bombs", "k", "u");
+    bomb.metadata.extend((0..260_000).map(|n| (format!("{n:06}"), api::StringList::default())));
+    let mut tasks = JoinSet::new();
+    for number in 0..16 {
+        let (mut client, bomb) = (ready(&address).await, bomb.clone());
+        tasks.spawn(async move {
+            for _ in 0..4 {
+                let said = match number % 2 {
+                    0 => put(&mut client, vec![found(bomb.clone())]).await[0].1,
+                    _ => {
+                        let batch = api::DiscoveredBatch { id: "b".into(), items: vec![bomb.clone()] };
+                        let mut acks =
+                            client.put_discovered(tokio_stream::iter(vec![batch])).await.unwrap().into_inner();
+                        acks.message().await.unwrap().unwrap().statuses().next().unwrap()
+                    }
+                };
+                assert_eq!(said, Ack::Skipped);
+            }
+        });
+    }
+    tasks.join_all().await;
+    let params = api::CountUrlParams { crawl_id: "bombs".into(), ..Default::default() };
+    assert_eq!(client.count_ur_ls(params).await.unwrap().into_inner().value, 0);
+    put_all(&mut client, vec![found(info("bombs", "k", "u"))]).await;
+    assert_memory(&running, before, 300 * MIB);
+    assert!(running.kill());
+}
