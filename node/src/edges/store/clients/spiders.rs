@@ -329,6 +329,8 @@ impl Change<'_> {
         let key = queue.url(url.as_str());
         let old = self.client_url(&key)?;
         let metadata = links_metadata(crawled.score, &crawled.links);
+        let kept: usize = metadata.iter().map(|(_, links)| links.len()).sum();
+        self.store.leave_out(crawled.links.len().saturating_sub(kept) as u64);
         if old.as_ref().is_none_or(|old| old.metadata != metadata) {
             let created_ms = old.as_ref().map_or(unix_ms, |old| old.created_ms);
             let url = url.into_string();
