@@ -219,6 +219,10 @@ fn assert_told_as_in(fleet: &Fleet, data: &std::path::Path, one: &str) {
     assert!(seed["depth"] == 0 && seed["first_linker"].is_null(), "up to a seed: {seed}");
     fleet.ctl(&["pages", "links", "http://nowhere.example/"]).complains(1, &["not in the page graph"]);
     fleet.ctl(&["pages", "find", "("]).complains(2, &["regex"]);
+    fleet.ctl(&["pages", "rank", "--top", "10001"]).complains(2, &["10000"]);
+    let best = ask(&["pages", "rank", "--top", "3"]);
+    let all = ask(&["pages", "rank", "--top", "1000"]);
+    assert_eq!((texts(&best, "url"), best.len()), (texts(&all[..3], "url"), 3), "the best of all nodes");
     fleet.ctl(&["schedule", "reload", "--by", "hits"]).complains(1, &["go by pagerank"]);
     wait_until("scores are computed when somebody wants it", || {
         told(fleet, &["schedule", "reload"]).is_some_and(|rows| rows[0]["by"] == "pagerank")
@@ -276,9 +280,18 @@ fn a_cluster_ranks_what_it_crawls_as_one_node_would_also_without_one_of_its_node
 
 #[test]
 fn a_cluster_fetches_the_neighbours_of_a_hub_earlier() {
+    neighbours_of_a_hub_come_earlier("pagerank");
+}
+
+#[test]
+fn a_cluster_that_goes_by_opic_fetches_the_neighbours_of_a_hub_earlier() {
+    neighbours_of_a_hub_come_earlier("opic");
+}
+
+fn neighbours_of_a_hub_come_earlier(by: &str) {
     let work = tempfile::tempdir().unwrap();
     let server = RawServer::start(site);
-    let mut fleet = Fleet::start(work.path(), 3, "[score]\nby = \"pagerank\"\nupdate_interval_s = 1\n");
+    let mut fleet = Fleet::start(work.path(), 3, &format!("[score]\nby = \"{by}\"\nupdate_interval_s = 1\n"));
     let seed = server.url("/");
     let add = |fleet: &Fleet, more: &[&str]| {
         let arguments = [&["crawl", "add", "hubs", seed.as_str()], more].concat();
@@ -297,6 +310,10 @@ fn a_cluster_fetches_the_neighbours_of_a_hub_earlier() {
     let with = before_the_neighbours(&server);
     let hub = server.pages().iter().position(|path| path == "/hub").unwrap();
     assert!(hub < with && with < LISTED, "by depth they come last: {hub}, {with}");
+    wait_until("scores of all nodes are told", || {
+        let total = |rows: Vec<Value>| rows.iter().map(|row| row["score"].as_f64().unwrap_or(0.0)).sum::<f64>();
+        told(&fleet, &["pages", "dump", "info"]).is_some_and(|rows| (total(rows) - 1.0).abs() < 1e-6)
+    });
     fleet.interrupt();
     (0..3).for_each(|node| drop(found::assert_recount(&fleet.data(node))));
 }

@@ -33,8 +33,33 @@ pub fn wait(child: &Child) -> anyhow::Result<Usage> {
     let ended = unsafe { libc::wait4(pid, &mut status, 0, &mut usage) };
     ensure!(ended == pid, "cannot wait for process {pid}: {}", std::io::Error::last_os_error());
     ensure!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "process {pid} failed (status {status:#x})");
+    Ok(Usage { cpu: cpu_in(&usage), peak_bytes: usage.ru_maxrss as u64 * 1_024 })
+}
+
+fn cpu_in(usage: &libc::rusage) -> Duration {
     let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1_000);
-    Ok(Usage { cpu: time(usage.ru_utime) + time(usage.ru_stime), peak_bytes: usage.ru_maxrss as u64 * 1_024 })
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// Processor time of this process so far, all its threads, to the microsecond.
+pub fn own_cpu() -> anyhow::Result<Duration> {
+    cpu_of_self(libc::RUSAGE_SELF)
+}
+
+/// Processor time of this thread so far.
+pub fn thread_cpu() -> anyhow::Result<Duration> {
+    cpu_of_self(libc::RUSAGE_THREAD)
+}
+
+fn cpu_of_self(who: libc::c_int) -> anyhow::Result<Duration> {
+    // SAFETY: plain integers, for which zeros are a value.
+    #[allow(unsafe_code)]
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a local that outlives the call.
+    #[allow(unsafe_code)]
+    let done = unsafe { libc::getrusage(who, &mut usage) };
+    ensure!(done == 0, "no usage: {}", std::io::Error::last_os_error());
+    Ok(cpu_in(&usage))
 }
 
 /// Processor time of a running process so far, all its threads, user and system.

@@ -14,7 +14,8 @@ use simulation::layer::{Layer, RunOptions, RunReport};
 use simulation::lending::LendingLayer;
 use simulation::pure::Pure;
 use simulation::ranking::RankingLayer;
-use simulation::serving::ServingLayer;
+use simulation::serving::pages::SpidersLayer;
+use simulation::serving::queue::ServingLayer;
 use simulation::tool::{self, many::Many, seconds};
 use simulation::toy::Toy;
 use simulation::world::plan::{FaultClass, Plan};
@@ -36,6 +37,8 @@ enum LayerName {
     Lending,
     /// Queues that clients take URLs from.
     Serving,
+    /// Pages that spiders are told to fetch.
+    Spiders,
     /// L2: the actors of every node on virtual time.
     #[cfg(feature = "actors")]
     Actors,
@@ -63,6 +66,7 @@ impl LayerArguments {
             LayerName::Ranking => &RankingLayer,
             LayerName::Lending => &LendingLayer,
             LayerName::Serving => &ServingLayer,
+            LayerName::Spiders => &SpidersLayer,
             #[cfg(feature = "actors")]
             LayerName::Actors => &simulation::actors::Actors,
         }

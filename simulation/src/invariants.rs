@@ -28,6 +28,7 @@
 //! | I22 a site's limit of pages holds | [`site_limits_hold`] |
 //! | I23 a ranking over several nodes is that of one | [`ranking_is_the_oracles`] |
 //! | I24 clients get a URL once within its lease, a queue once within its delay, and lose nothing that was acknowledged | [`clients_are_served_once`] |
+//! | I25 spiders get every page, and of no domain more than its rate | [`spiders_get_every_page`] |
 
 pub mod clients_are_served_once;
 pub mod comes_to_rest;
@@ -51,6 +52,7 @@ pub mod ring_is_a_function;
 pub mod ring_moves_little;
 pub mod robots_obeyed;
 pub mod site_limits_hold;
+pub mod spiders_get_every_page;
 pub mod state_never_goes_back;
 pub mod synced_survives_a_crash;
 
@@ -140,6 +142,7 @@ pub struct Invariants {
     site_limits_hold: site_limits_hold::SiteLimitsHold,
     ranking_is_the_oracles: ranking_is_the_oracles::RankingIsTheOracles,
     clients_are_served_once: clients_are_served_once::ClientsAreServedOnce,
+    spiders_get_every_page: spiders_get_every_page::SpidersGetEveryPage,
     violation: Option<Violation>,
 }
 
@@ -172,6 +175,7 @@ impl Invariants {
             site_limits_hold: site_limits_hold::SiteLimitsHold::new(plan),
             ranking_is_the_oracles: Default::default(),
             clients_are_served_once: Default::default(),
+            spiders_get_every_page: Default::default(),
             violation: None,
         }
     }
@@ -210,7 +214,8 @@ impl Invariants {
         ask(&mut self.counters_equal_a_recount, before, at, event)?;
         ask(&mut self.site_limits_hold, before, at, event)?;
         ask(&mut self.ranking_is_the_oracles, before, at, event)?;
-        ask(&mut self.clients_are_served_once, before, at, event)
+        ask(&mut self.clients_are_served_once, before, at, event)?;
+        ask(&mut self.spiders_get_every_page, before, at, event)
     }
 
     /// What was found first.
@@ -246,6 +251,10 @@ impl Invariants {
         let missing = missing.or_else(|| {
             invariant = clients_are_served_once::ClientsAreServedOnce::NAME.to_owned();
             self.clients_are_served_once.missing(&up)
+        });
+        let missing = missing.or_else(|| {
+            invariant = spiders_get_every_page::SpidersGetEveryPage::NAME.to_owned();
+            self.spiders_get_every_page.missing(&up)
         });
         self.too_late(at, &invariant, missing)
     }

@@ -2,7 +2,7 @@
 //!
 //! Two things live here. The **synthetic web**: every page, header, robots.txt and misbehaviour of a whole set of hosts,
 //! drawn from one seed. And the **simulator**: whole clusters on simulated network, disks, clocks and web, in which every
-//! fault happens and sixteen invariants are watched. In reading order:
+//! fault happens and twenty-five invariants are watched. In reading order:
 //!
 //! 1. [`world::web`] — [`Web`](world::web::Web) answers a request from its [`plan`](world::web::plan) alone: no clock, no
 //!    I/O, no memory of earlier requests. [`world::web::expected`] says what a polite crawler does on it.
@@ -16,7 +16,7 @@
 //! 7. [`layer`] — what runs a plan; [`toy`] is the smallest one.
 //! 8. [`pure`] — L1: the cores of every node in an event loop.
 //! 9. `actors` — L2: the product's own actors of every node on virtual time (feature `actors`, which needs the whole node).
-//! 10. [`ranking`], [`lending`], [`serving`] — small layers, each with one core of the product on every node.
+//! 10. [`ranking`], [`lending`], [`serving`] — small layers, each with one core of the product on every node; the last one twice, for clients of queues and for spiders.
 //! 11. [`tool`] — what the program does with a layer: many seeds, mutants, shrinking, a page to look at.
 //!
 //! # How to read a failing seed

@@ -11,7 +11,7 @@ use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, SLOTS, Slot};
 use proto::score::hits::Hits;
 use proto::score::pagerank::{DAMPING, PageRank};
-use proto::score::rounds::{Abroad, By, Question, Ranking, Reply, Share, Standing};
+use proto::score::rounds::{Abroad, By, Purse, Question, Ranking, Reply, Share, Standing};
 use proto::score::{Graph, Lists, OneCore, Scorer, Stop};
 
 use crate::invariants::true_ring;
@@ -87,7 +87,11 @@ impl Pages {
         links.retain(|(from, to)| from != to && from % 7 != 3); // some lead nowhere
         links.sort_unstable();
         links.dedup();
-        let by = if plan.seed.is_multiple_of(3) { By::Hits } else { By::PageRank(DAMPING) };
+        let by = match plan.seed % 6 {
+            0 | 3 => By::Hits,
+            1 => By::Opic,
+            _ => By::PageRank(DAMPING),
+        };
         let mut pages = Pages { count, links, by, scores: Vec::new() };
         pages.scores = pages.alone();
         pages
@@ -114,6 +118,15 @@ impl Pages {
                 let mut scorer = Hits::default();
                 scorer.update(&graph, &STOP, &OneCore);
                 scorer.scores().to_vec()
+            }
+            By::Opic => {
+                // Who is online goes by the order of the crawl; in rounds all hand on at once.
+                let one = [NodeId(0)];
+                let (share, mine) = self.share(one[0], &one);
+                let ranking = Ranking::new(0, one[0], &one, self.by, STOP, share);
+                let mut scores = vec![0.0; self.count as usize];
+                mine.iter().zip(ranking.scores().0).for_each(|(page, score)| scores[*page as usize] = *score);
+                scores
             }
         }
     }
@@ -146,7 +159,8 @@ impl Pages {
         });
         let abroad = abroad.collect();
         let (starts, sources) = flat(into);
-        (Share { starts, sources, degrees, content: None, abroad }, mine)
+        let purses = vec![Purse { hands_on: true, ..Purse::default() }; mine.len()];
+        (Share { starts, sources, degrees, abroad, purses, ..Share::default() }, mine)
     }
 }
 

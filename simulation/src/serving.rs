@@ -1,16 +1,17 @@
-//! A queue that clients and the nodes' own fetchers take URLs from, under the faults of a plan: the product's records, their merging, the gate and the leases ([`proto::clients`]) on every
-//! node, over the world's network, while nodes crash, stop and are cut off.
+//! What clients take from nodes, under the faults of a plan: the product's records, their merging, and what decides what is handed out ([`proto::clients`], [`proto::score`]) on every
+//! node, over the world's network, while nodes crash, stop and are cut off. [`queue`] has a queue that clients and the nodes' own fetchers take URLs from, [`pages`] pages that spiders
+//! are told to fetch.
 //!
 //! What a node does with them is written here once more, as the product does it: who holds the slot decides on its own disk, has it kept by a majority, looks whether the slot is
-//! still its own, and then tells the client; who gets the slot asks so many others what they have that nothing acknowledged is missing, and serves then. URLs that nobody has seen before are taken in by
-//! whoever is asked. Whose the slot is, a lease says that here nobody votes on, as in [`lending`](crate::lending). Wall clocks are right: what they are off, leases and delays are off in the product
-//! too. I24 judges. [`ServingLayer::mutants`] leaves out one rule each.
+//! still its own, and then tells the client; who gets the slot asks so many others what they have that nothing acknowledged is missing, and serves then. What nobody has seen before is taken in by
+//! whoever is asked. Whose the slot is, a lease says that here nobody votes on, as in [`lending`](crate::lending). Wall clocks are right: what they are off, leases, delays and rates are off in the
+//! product too. I24 judges both, I25 pages. Mutants leave out one rule each.
+
+pub mod pages;
+pub mod queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto::clients::ask::Item;
-use proto::clients::fetch::{own_lease, own_since};
-use proto::clients::gate::{Gate, Standing, gate, lease_until};
 use proto::clients::identity::{ClientQueueId, is_queue};
 use proto::clients::record::{ClientQueue, ClientUrl, Opened, merge, open};
 use proto::cluster::copy::RecordCopy;
@@ -19,7 +20,7 @@ use proto::id::{NodeId, SLOTS, Slot};
 use proto::key::UrlKey;
 
 use crate::invariants::true_ring;
-use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::layer::{RunOptions, RunReport};
 use crate::world::clock::Clock;
 use crate::world::network::{Delivery, Fate, Network};
 use crate::world::plan::{Fault, MILLISECOND, Plan, SECOND};
@@ -33,56 +34,16 @@ const SLOT_LEASE: Micros = 8 * SECOND;
 const PATIENCE: Micros = 15 * SECOND;
 /// How often a client does something.
 const CLIENT_EVERY: Micros = 100 * MILLISECOND;
-/// For how long clients lease URLs.
-const LEASE_S: u32 = 20;
-const DELAY_S: u32 = 1;
-/// URLs that clients bring.
-const URLS_MAX: u64 = 60;
 /// A lease of the nodes' own fetchers, for the judge: longer than any run.
 const FOR_EVER: Micros = 1 << 50;
+/// Numbers that a node with a defect remembers.
+const REMEMBERED: usize = 3;
 
-/// The layer.
-pub struct ServingLayer;
-
-impl Layer for ServingLayer {
-    fn name(&self) -> &'static str {
-        "serving"
-    }
-
-    fn run(&self, plan: &Plan, options: &RunOptions) -> RunReport {
-        World::new(plan, options).run()
-    }
-
-    fn mutants(&self) -> Vec<Mutant> {
-        let mutant = |name| Mutant { name, seeds_max: 200 };
-        vec![
-            mutant("told_at_once"),
-            mutant("told_late"),
-            mutant("acknowledged_late"),
-            mutant("serves_at_once"),
-            mutant("delay_in_memory"),
-            mutant("block_in_memory"),
-            mutant("whole_seconds"),
-            mutant("own_lease_lapses"),
-            mutant("acknowledged_at_once"),
-        ]
-    }
-
-    fn sometimes(&self) -> Vec<&'static str> {
-        vec![
-            "message_cut",
-            "node_crashed",
-            "slot_changed_hands",
-            "url_served",
-            "url_served_again",
-            "url_leased_to_nodes",
-            "nodes_settle_what_others_took",
-            "not_told_because_slot_is_lost",
-            "write_given_up",
-            "queue_blocked",
-            "url_completed",
-        ]
-    }
+/// What clients take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Offer {
+    Queue,
+    Pages,
 }
 
 #[derive(Clone)]
@@ -106,9 +67,26 @@ enum Happening {
 /// What somebody is told when a write is kept.
 #[derive(Clone)]
 enum Tell {
-    Served { urls: Vec<u64>, decided_at: Micros, lease: Micros },
-    Acknowledged { url: u64, said_at: Micros, completed: bool },
-    Blocked { until: Micros },
+    /// With how many pages of which domains, if rates are kept for them.
+    Served {
+        urls: Vec<u64>,
+        decided_at: Micros,
+        lease: Micros,
+        delay: Micros,
+        domains: BTreeMap<usize, u32>,
+    },
+    /// Also what others write of it meanwhile leaves it there.
+    Found {
+        url: u64,
+    },
+    Acknowledged {
+        url: u64,
+        said_at: Micros,
+        completed: bool,
+    },
+    Blocked {
+        until: Micros,
+    },
 }
 
 /// A write under way.
@@ -133,8 +111,8 @@ struct Node {
     /// Who said what it has since.
     heard: BTreeSet<NodeId>,
     writes: BTreeMap<u64, Write>,
-    /// What a node with a defect remembers instead of writing it down: when it served last, and until when nothing is.
-    memory: (u64, u64),
+    /// What a node with a defect remembers instead of writing it down.
+    memory: [u64; REMEMBERED],
     /// What is fsynced; it outlives the process.
     disk: BTreeMap<UrlKey, RecordCopy>,
 }
@@ -146,7 +124,9 @@ struct World<'a> {
     network: Network,
     clocks: BTreeMap<NodeId, Clock>,
     nodes: BTreeMap<NodeId, Node>,
-    queue_id: ClientQueueId,
+    offer: Offer,
+    /// Queues that are served; of pages, one a domain.
+    queues: Vec<ClientQueueId>,
     /// Who has the slot, and until when in true time.
     lease: Option<(NodeId, Micros)>,
     /// URLs that clients have, and those that were handed out at all.
@@ -154,6 +134,8 @@ struct World<'a> {
     served: BTreeSet<u64>,
     /// Which node took a URL for its own fetchers.
     taken_by: BTreeMap<u64, NodeId>,
+    /// Pages that a spider could not fetch once.
+    failed: BTreeSet<u64>,
     brought: u64,
     calm: bool,
     numbers: u64,
@@ -163,7 +145,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(plan: &'a Plan, options: &'a RunOptions) -> World<'a> {
+    fn new(plan: &'a Plan, options: &'a RunOptions, offer: Offer, queues: Vec<ClientQueueId>) -> World<'a> {
         let nodes: Vec<NodeId> = plan.first_nodes().collect();
         let node = || Node {
             up: false,
@@ -173,7 +155,7 @@ impl<'a> World<'a> {
             tenure: 0,
             heard: BTreeSet::new(),
             writes: BTreeMap::new(),
-            memory: (0, 0),
+            memory: [0; REMEMBERED],
             disk: BTreeMap::new(),
         };
         World {
@@ -183,11 +165,13 @@ impl<'a> World<'a> {
             network: Network::new(plan),
             clocks: nodes.iter().map(|node| (*node, Clock::new(plan, *node))).collect(),
             nodes: nodes.iter().map(|id| (*id, node())).collect(),
-            queue_id: ClientQueueId::new("crawl", "key"),
+            offer,
+            queues,
             lease: None,
             clients: BTreeSet::new(),
             served: BTreeSet::new(),
             taken_by: BTreeMap::new(),
+            failed: BTreeSet::new(),
             brought: 0,
             calm: false,
             numbers: 0,
@@ -260,7 +244,7 @@ impl<'a> World<'a> {
         let owners = (0..SLOTS).filter_map(|slot| ring.owner(Slot(slot))).collect();
         self.trace.record(at, Event::RingChanged { node, members, owners });
         let is = self.node(node);
-        (is.up, is.paused_until, is.until, is.memory) = (true, 0, 0, (0, 0));
+        (is.up, is.paused_until, is.until, is.memory) = (true, 0, 0, [0; REMEMBERED]);
         self.at(at, Happening::Tick { node, boot });
     }
 
@@ -323,7 +307,11 @@ impl<'a> World<'a> {
     fn look(&mut self, at: Micros) {
         let up: Vec<NodeId> = self.nodes.iter().filter(|(_, node)| node.up).map(|(id, _)| *id).collect();
         for node in up {
-            let urls = self.urls(node).into_iter().map(|(number, url)| (number, url.is_completed())).collect();
+            let done = |url: &ClientUrl| match self.offer {
+                Offer::Queue => url.is_completed(),
+                Offer::Pages => pages::is_crawled(url),
+            };
+            let urls = self.urls(node).into_iter().map(|(number, url)| (number, done(&url))).collect();
             self.trace.record(at, Event::QueueKept { node, urls });
         }
         match self.trace.invariants().missing(at) {
@@ -397,7 +385,7 @@ impl<'a> World<'a> {
                 self.send(at, node, to, &Message::Put { op: 0, copies });
             }
         }
-        if self.serves(at, node) && !self.calm {
+        if self.offer == Offer::Queue && self.serves(at, node) && !self.calm {
             match draw.below(4) {
                 0 => self.take(at, node, true, &mut draw),
                 1 => self.settle_own(at, node),
@@ -436,16 +424,13 @@ impl<'a> World<'a> {
     /// Has what was decided kept, and tells of it then.
     fn write(&mut self, at: Micros, node: NodeId, copies: Vec<RecordCopy>, tell: Tell) {
         self.store(node, &copies);
-        let hasty = match &tell {
-            Tell::Served { .. } => self.has("told_at_once"),
-            _ => self.has("acknowledged_at_once"),
-        };
+        let hasty = self.is_hasty(&tell);
         if hasty {
             self.tell(at, node, tell.clone());
         }
         let (op, tenure) = (self.number(), self.nodes[&node].tenure);
         self.send_all(at, node, &Message::Put { op, copies: copies.clone() });
-        let held = self.serves(at, node);
+        let held = self.serves(at, node) && !matches!(tell, Tell::Found { .. });
         let write = Write { copies, kept: [node].into_iter().collect(), tell, held, tenure, since: at };
         self.node(node).writes.insert(op, write);
         if !hasty {
@@ -456,7 +441,6 @@ impl<'a> World<'a> {
     fn kept(&mut self, at: Micros, node: NodeId, op: u64, by: NodeId) {
         let (majority, now) = (self.majority(), self.local(node, at));
         let (told_late, acknowledged_late) = (self.has("told_late"), self.has("acknowledged_late"));
-        let hasty = self.has("told_at_once") || self.has("acknowledged_at_once");
         let is = self.node(node);
         let Some(write) = is.writes.get_mut(&op) else { return };
         write.kept.insert(by);
@@ -468,19 +452,27 @@ impl<'a> World<'a> {
         // Whoever holds the slot by now may have handed the same out, or written over it.
         let late = match &write.tell {
             Tell::Served { .. } => told_late,
-            Tell::Acknowledged { .. } | Tell::Blocked { .. } => acknowledged_late,
+            _ => acknowledged_late,
         };
         if write.held && !still_ours && !late {
             return self.trace.sometimes(at, "not_told_because_slot_is_lost");
         }
-        if !hasty {
+        if !self.is_hasty(&write.tell) {
             self.tell(at, node, write.tell);
+        }
+    }
+
+    /// A node with a defect that tells before anybody else keeps it.
+    fn is_hasty(&self, tell: &Tell) -> bool {
+        match tell {
+            Tell::Served { .. } => self.has("told_at_once"),
+            _ => self.has("acknowledged_at_once"),
         }
     }
 
     fn tell(&mut self, at: Micros, node: NodeId, tell: Tell) {
         match tell {
-            Tell::Served { urls, decided_at, lease } => {
+            Tell::Served { urls, decided_at, lease, delay, domains } => {
                 for url in &urls {
                     if lease < FOR_EVER {
                         self.clients.insert(*url);
@@ -488,8 +480,14 @@ impl<'a> World<'a> {
                     let again = !self.served.insert(*url);
                     self.trace.sometimes(at, if again { "url_served_again" } else { "url_served" });
                 }
-                let delay = Micros::from(DELAY_S) * SECOND;
                 self.trace.record(at, Event::ClientServed { node, urls, decided_at, lease, delay });
+                for (domain, pages) in domains {
+                    self.trace.record(at, pages::domain_served(node, domain, pages, decided_at));
+                }
+            }
+            Tell::Found { url } => {
+                self.trace.sometimes(at, "page_found");
+                self.trace.record(at, Event::PageFound { node, url });
             }
             Tell::Acknowledged { url, said_at, completed } => {
                 if completed {
@@ -527,145 +525,44 @@ impl<'a> World<'a> {
         }
     }
 
-    // The queue on a node's disk.
+    // What is on a node's disk.
 
     fn urls(&self, node: NodeId) -> BTreeMap<u64, ClientUrl> {
         let copies = self.nodes[&node].disk.values().filter(|copy| !is_queue(&copy.key));
         let urls = copies.filter_map(|copy| match open(copy) {
-            Some((_, Opened::Url(url))) => Some((url.url.parse().ok()?, url)),
+            Some((_, Opened::Url(url))) => Some((number_of(&url)?, url)),
             _ => None,
         });
         urls.collect()
     }
 
-    fn queue_of(&self, node: NodeId) -> ClientQueue {
-        match self.nodes[&node].disk.get(&self.queue_id.record()).and_then(open) {
+    /// What is kept of a queue as a whole.
+    fn kept_of(&self, node: NodeId, queue: &ClientQueueId) -> ClientQueue {
+        match self.nodes[&node].disk.get(&queue.record()).and_then(open) {
             Some((_, Opened::Queue(queue))) => queue,
             _ => ClientQueue::default(),
         }
-    }
-
-    fn url_copy(&self, url: &ClientUrl) -> RecordCopy {
-        url.copy(self.queue_id.url(&url.url)).expect("a small record")
-    }
-
-    /// Hands URLs out, as `edges/store/clients/act.rs` does.
-    fn take(&mut self, at: Micros, node: NodeId, own: bool, draw: &mut Random) {
-        let (now_ms, wanted) = (self.wall(node, at), draw.between(1, 3) as usize);
-        let (mut queue, memory) = (self.queue_of(node), self.nodes[&node].memory);
-        if self.has("delay_in_memory") {
-            queue.produced_ms = memory.0;
-        }
-        if self.has("block_in_memory") {
-            queue.blocked_until_s = memory.1;
-        }
-        let standing = Standing { completed: 0, leased: 0, urls_max: 0, delay_default_s: DELAY_S };
-        if gate(&queue, standing, now_ms) != Gate::Open {
-            return;
-        }
-        // A node that takes a lease of its own for one that ends.
-        let lapses = self.has("own_lease_lapses");
-        let over = |url: &ClientUrl| match own_since(url.leased_until_ms) {
-            Some(since_ms) => lapses && since_ms + u64::from(LEASE_S) * 1_000 <= now_ms,
-            None => url.leased_until_ms <= now_ms,
-        };
-        let due = |url: &&ClientUrl| !url.is_completed() && url.date_s <= now_ms / 1_000 && over(url);
-        let mut leased_until_ms = if own { own_lease(now_ms) } else { lease_until(LEASE_S, now_ms) };
-        if self.has("whole_seconds") && !own {
-            leased_until_ms = leased_until_ms / 1_000 * 1_000;
-        }
-        let urls: Vec<ClientUrl> = self.urls(node).values().filter(due).take(wanted).cloned().collect();
-        if urls.is_empty() {
-            return;
-        }
-        let lease =
-            |old: &ClientUrl| ClientUrl { version: old.version.next(node, now_ms), leased_until_ms, ..old.clone() };
-        let mut copies: Vec<RecordCopy> = urls.iter().map(|old| self.url_copy(&lease(old))).collect();
-        self.node(node).memory.0 = now_ms;
-        let produced_ms = if self.has("delay_in_memory") { 0 } else { now_ms };
-        let queue =
-            ClientQueue { version: queue.version.next(node, now_ms), kept: true, produced_ms, ..self.queue_of(node) };
-        copies.push(queue.copy(&self.queue_id).expect("a small record"));
-        let urls: Vec<u64> = urls.iter().filter_map(|url| url.url.parse().ok()).collect();
-        if own {
-            self.trace.sometimes(at, "url_leased_to_nodes");
-            self.taken_by.extend(urls.iter().map(|url| (*url, node)));
-        }
-        let lease = if own { FOR_EVER } else { Micros::from(LEASE_S) * SECOND };
-        self.write(at, node, copies, Tell::Served { urls, decided_at: at, lease });
-    }
-
-    /// Ends a lease of the nodes' own fetchers, of whichever node it was.
-    fn settle_own(&mut self, at: Micros, node: NodeId) {
-        let urls = self.urls(node);
-        let Some((number, url)) = urls.iter().find(|(_, url)| own_since(url.leased_until_ms).is_some()) else { return };
-        if self.taken_by.get(number).is_some_and(|by| *by != node) {
-            self.trace.sometimes(at, "nodes_settle_what_others_took");
-        }
-        let version = url.version.next(node, self.wall(node, at));
-        let done = ClientUrl { version, date_s: 0, leased_until_ms: 0, ..url.clone() };
-        self.trace.record(at, Event::ClientPuts { url: *number });
-        let copies = vec![self.url_copy(&done)];
-        self.write(at, node, copies, Tell::Acknowledged { url: *number, said_at: at, completed: true });
-    }
-
-    /// Takes in what a client says of a URL.
-    fn put(&mut self, at: Micros, node: NodeId, number: u64, date_s: Option<u64>) {
-        let (now_ms, url) = (self.wall(node, at), number.to_string());
-        let old = self.urls(node).remove(&number);
-        let (crawl, key) = ("crawl".to_owned(), "key".to_owned());
-        let item = Item { crawl, key, url, metadata: Vec::new(), date_s };
-        let Some(new) = ClientUrl::taken_in(old.as_ref(), item, 0, node, now_ms, now_ms) else { return };
-        let copies = vec![self.url_copy(&new)];
-        self.write(at, node, copies, Tell::Acknowledged { url: number, said_at: at, completed: new.is_completed() });
     }
 
     // Clients.
 
     /// A client asks some node for something; one that is down or stopped does not answer.
     fn client(&mut self, at: Micros, turn: u64) {
-        if self.calm {
+        if self.calm && self.offer == Offer::Queue {
             return;
         }
-        self.at(at + CLIENT_EVERY, Happening::Client { turn: turn + 1 });
+        let every = if self.calm { CLIENT_EVERY / 5 } else { CLIENT_EVERY };
+        self.at(at + every, Happening::Client { turn: turn + 1 });
         let mut draw = Random::at(self.plan.seed, For::Layer, u64::MAX, turn);
         let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
         let node = nodes[draw.below(nodes.len() as u64) as usize];
         if !self.nodes[&node].up || self.nodes[&node].paused_until > at {
             return;
         }
-        match draw.below(20) {
-            // A new URL is taken in by whoever is asked.
-            0..5 if self.brought < URLS_MAX => {
-                self.brought += 1;
-                let url = self.brought;
-                self.put(at, node, url, None);
-            }
-            _ if !self.serves(at, node) => {}
-            5..12 => self.take(at, node, false, &mut draw),
-            12..18 => {
-                let Some(url) = self.clients.iter().copied().nth(draw.below(8) as usize) else { return };
-                self.clients.remove(&url);
-                self.trace.record(at, Event::ClientPuts { url });
-                // Most are done with; some are to be fetched again.
-                let again_s = self.wall(node, at) / 1_000 + draw.below(3);
-                self.put(at, node, url, Some(if draw.below(3) > 0 { 0 } else { again_s }));
-            }
-            18 => self.block(at, node),
-            _ => {}
+        match self.offer {
+            Offer::Queue => self.asks_queue(at, node, &mut draw),
+            Offer::Pages => self.asks_pages(at, node, &mut draw),
         }
-    }
-
-    fn block(&mut self, at: Micros, node: NodeId) {
-        let (now_ms, queue) = (self.wall(node, at), self.queue_of(node));
-        let until_s = (now_ms / 1_000 + 4).max(queue.blocked_until_s);
-        let version = queue.version.next(node, now_ms);
-        self.node(node).memory.1 = until_s;
-        let blocked_until_s = if self.has("block_in_memory") { 0 } else { until_s };
-        let queue = ClientQueue { version, kept: true, blocked_until_s, ..queue };
-        let until = at + (until_s * 1_000).saturating_sub(now_ms) * MILLISECOND;
-        let copies = vec![queue.copy(&self.queue_id).expect("a small record")];
-        self.write(at, node, copies, Tell::Blocked { until });
     }
 
     fn fault_begins(&mut self, at: Micros, number: usize) {
@@ -710,28 +607,7 @@ impl<'a> World<'a> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tool::many::{Many, many};
-    use crate::tool::mutants::hunt;
-
-    #[test]
-    fn clients_get_everything_once_and_every_situation_is_reached() {
-        let without = Vec::new();
-        let seeds =
-            Many { base: 1, count: 150, without, mutant: None, threads: 2, violations_max: 3, all_twice: false };
-        let summary = many(&ServingLayer, &seeds, |_, _| ());
-        assert!(summary.violations.is_empty(), "{summary}");
-        assert_eq!((summary.seeds, summary.unequal.len()), (150, 0), "{summary}");
-        assert_eq!(summary.not_reached, Vec::<String>::new());
-    }
-
-    #[test]
-    fn every_planted_defect_is_caught() {
-        for hunt in hunt(&ServingLayer, &ServingLayer.mutants(), &[], 1, 2, |_| ()) {
-            let (_, violation) = hunt.caught.as_ref().unwrap_or_else(|| panic!("{hunt}"));
-            assert_eq!(violation.invariant, "I24 clients_are_served_once", "{hunt}");
-        }
-    }
+/// The number of a URL: how it ends.
+fn number_of(url: &ClientUrl) -> Option<u64> {
+    url.url.rsplit('/').next()?.parse().ok()
 }

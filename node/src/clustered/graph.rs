@@ -9,6 +9,7 @@ use proto::control::pages::{NAMES_MAX, PagesAnswer, PagesPlace, PagesRequest, Pa
 use proto::control::{Answer, Request};
 use proto::id::{NodeId, SLOTS, Slot, UrlId};
 use proto::key::UrlKey;
+use proto::score::rounds::{Best, Wish};
 use proto::url::{CanonicalUrl, UrlRules};
 use regex::Regex;
 use serde_json::{Value as Json, json};
@@ -49,12 +50,32 @@ impl Shared {
                     .await
                     .map(|moved| PagesAnswer { rows: vec![json!({"by": by, "moved": moved}).to_string()], next: None }),
             },
+            PagesRequest::Rank { wish, from } => rank(desk, wish, from).await,
         };
         answered.map_or_else(Answer::Refused, Answer::Pages)
     }
 }
 
 const NO_GRAPH: &str = "this node keeps no page graph; set [score] by in the settings of all nodes";
+
+/// Has a ranking computed, or tells what came of it: rows with keys and scores, the best first.
+async fn rank(desk: &Desk, wish: Wish, from: Option<PagesPlace>) -> Result<PagesAnswer, String> {
+    let scoring = desk.scoring().ok_or(NO_GRAPH)?;
+    let Some(from) = from else {
+        let number = scoring.rank(wish).await?;
+        let next = PagesPlace { node: desk.me().0, after: number.to_be_bytes().to_vec() };
+        return Ok(PagesAnswer { rows: Vec::new(), next: Some(next) });
+    };
+    let number = from.after.as_slice().try_into().map_err(|_| "not a place to go on from")?;
+    let Some(best) = scoring.ranked(u64::from_be_bytes(number), wish.top).await? else {
+        return Ok(PagesAnswer { rows: Vec::new(), next: Some(from) });
+    };
+    let row = |(score, key): Best| {
+        let key = UrlKey::from_bytes(&key);
+        json!({"score": score, "key": hexadecimal(&key), "id": key.id().to_string()}).to_string()
+    };
+    Ok(PagesAnswer { rows: best.into_iter().map(row).collect(), next: None })
+}
 
 /// Asks the node whose turn it is, and says who is next.
 async fn look(

@@ -12,6 +12,7 @@ use prometheus_client::registry::Registry;
 pub struct ScoreMetrics {
     pages: Gauge,
     links: Gauge,
+    left_out: Gauge,
     moved: Counter,
     seconds: Histogram,
 }
@@ -20,7 +21,8 @@ impl Default for ScoreMetrics {
     fn default() -> Self {
         // A millisecond to 16 minutes: from a hundred pages to a billion links.
         let seconds = Histogram::new(exponential_buckets(1e-3, 4.0, 11));
-        ScoreMetrics { pages: Gauge::default(), links: Gauge::default(), moved: Counter::default(), seconds }
+        let [pages, links, left_out] = std::array::from_fn(|_| Gauge::default());
+        ScoreMetrics { pages, links, left_out, moved: Counter::default(), seconds }
     }
 }
 
@@ -28,14 +30,18 @@ impl ScoreMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("graph_pages", "Pages in the page graph", self.pages.clone());
         registry.register("graph_links", "Links in the page graph", self.links.clone());
+        let text = "Links that are not in it since the start: their pages' records had no room for them";
+        registry.register("graph_links_left_out", text, self.left_out.clone());
         registry.register("rescored_urls", "Waiting URLs moved because of their score", self.moved.clone());
         registry.register("score_seconds", "Time to compute scores and reorder queues", self.seconds.clone());
     }
 
-    /// The size of the graph.
-    pub fn observe(&self, pages: u32, links: u64) {
+    /// The size of the graph, and how many links are not in it.
+    pub fn observe(&self, pages: u32, links: u64, left_out: u64) {
+        let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
         self.pages.set(pages.into());
-        self.links.set(i64::try_from(links).unwrap_or(i64::MAX));
+        self.links.set(number(links));
+        self.left_out.set(number(left_out));
     }
 
     /// Entries were moved.

@@ -8,7 +8,7 @@
 //!
 //! A second thread tells the keepers of pages what was found on those that this node fetched: whoever fetches a page need not keep it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,12 +19,14 @@ use proto::id::{NodeId, SLOTS, Slot};
 use proto::key::UrlKey;
 use proto::score::Stop;
 use proto::score::priority::level;
-use proto::score::rounds::{Abroad, By, Question, RankAsk, RankSaid, Ranking, Reply, Share, Standing};
+use proto::score::rounds::{
+    Abroad, Best, By, Purse, Question, RankAsk, RankSaid, Ranking, Reply, Share, Standing, Wish, best_of,
+};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::{FOLDER, state_file, write_state};
+use super::{FOLDER, purses_file, read_state, scores_file, state_file, write_state};
 use crate::config::score::{ScoreBy, ScoreConfig};
 use crate::doors::frontier::desk::{Desk, owner};
 use crate::doors::spiders::SpiderDesk;
@@ -44,6 +46,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// How long whoever wants scores now waits for them.
 const NOW_PATIENCE: Duration = Duration::from_secs(50);
+/// Loops after which a ranking that somebody wants to see ends in any case.
+const WISH_LOOPS_MAX: u32 = 1_000;
 /// Pages whose levels are told at once.
 const TOLD_AT_ONCE: usize = 2_000;
 /// Pages that keepers are told of at once.
@@ -66,12 +70,14 @@ struct Part {
 type Done = (Arc<Mutex<Part>>, u32);
 
 /// What is told to begin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Order {
     number: u64,
     members: Vec<NodeId>,
     /// Whose each slot is, as all members said that they see it.
     ring: u64,
+    /// Somebody wants to see it; queues do not go by it.
+    wish: Option<Wish>,
 }
 
 /// What the thread and whoever asks it share.
@@ -90,6 +96,10 @@ struct Board {
     /// How often they were since the start, and how many pages moved the last time.
     computed: u64,
     moved: u64,
+    /// The last ranking that somebody wanted to see, and the best of our pages; none if it was given up.
+    shown: Option<(u64, Option<Vec<Best>>)>,
+    /// That which was begun here, and who takes part.
+    wished: Option<(u64, Vec<NodeId>)>,
 }
 
 /// Scoring in a cluster. Clones share it.
@@ -132,13 +142,10 @@ impl ClusterScoring {
     ) -> Result<(ClusterScoring, ScoringThread), StoreError> {
         let by = match config.by {
             ScoreBy::Hits => By::Hits,
-            ScoreBy::Opic => {
-                warn!("[score] by = \"opic\": in a cluster PageRank is computed instead");
-                By::PageRank(config.damping)
-            }
+            ScoreBy::Opic => By::Opic,
             ScoreBy::PageRank | ScoreBy::None => By::PageRank(config.damping),
         };
-        let name = if by == By::Hits { ScoreBy::Hits.name() } else { ScoreBy::PageRank.name() };
+        let name = if config.by == ScoreBy::None { ScoreBy::PageRank.name() } else { config.by.name() };
         let board = Board { graph: Some(graph.clone()), ..Board::default() };
         let scoring = ClusterScoring { board: Arc::new(Mutex::new(board)), desk: desk.clone(), name };
         let ends = Arc::new(AtomicBool::new(false));
@@ -159,6 +166,8 @@ impl ClusterScoring {
             frontier,
             metrics,
             ends: Arc::clone(&ends),
+            crawled: HashSet::new(),
+            strangers: HashMap::new(),
             computed_at: 0,
             last: Instant::now(),
             not_before: Instant::now(),
@@ -204,21 +213,94 @@ impl ClusterScoring {
         Err("scores are not computed yet: some node does not take part; it is tried again".to_owned())
     }
 
+    /// Tells all living nodes to begin a ranking; `None` if not all of them do.
+    async fn begin(&self, wish: Option<Wish>) -> Option<(u64, Vec<NodeId>)> {
+        let places = self.desk.places().await.ok()?;
+        let me = self.desk.me();
+        let members: Vec<NodeId> =
+            places.alive.iter().copied().chain([me]).collect::<BTreeSet<_>>().into_iter().collect();
+        // Newer than any before it, and no two nodes begin the same.
+        let number = unix_ms() << 12 | (me.0 & 0xfff);
+        let ring = ring_digest(&places, &members);
+        let begin = match wish {
+            None => RankAsk::Begin { number, members: members.clone(), ring },
+            Some(wish) => RankAsk::BeginWish { number, members: members.clone(), ring, wish },
+        };
+        let calls = members.iter().map(|member| self.desk.ask(*member, Ask::Rank(begin.clone())));
+        let said = futures_util::future::join_all(calls).await;
+        let agreed = said.iter().filter(|said| matches!(said, Ok(Said::Rank(RankSaid::Begun(true))))).count();
+        if agreed == members.len() {
+            return Some((number, members));
+        }
+        info!(agreed, members = members.len(), "not every node takes part in computing scores; it is tried again");
+        let mut board = self.board();
+        if board.ordered.as_ref().is_some_and(|ordered| ordered.number == number) {
+            board.ordered = None;
+        }
+        None
+    }
+
+    /// Has all nodes compute a ranking that somebody wants to see; says its number.
+    pub async fn rank(&self, wish: Wish) -> Result<u64, String> {
+        wish.fault().map_or(Ok(()), Err)?;
+        let (number, members) = self.begin(Some(wish)).await.ok_or("not every node takes part; ask again")?;
+        self.board().wished = Some((number, members));
+        Ok(number)
+    }
+
+    /// The best pages of that ranking, best first; `None` as long as it goes on.
+    pub async fn ranked(&self, number: u64, top: u32) -> Result<Option<Vec<Best>>, String> {
+        const GIVEN_UP: &str = "the ranking was given up: a node died, or scores are computed anew; ask again";
+        let wished = self.board().wished.clone();
+        let (_, members) = wished.filter(|(wished, _)| *wished == number).ok_or(GIVEN_UP)?;
+        let calls = members.iter().map(|member| self.desk.ask(*member, Ask::Rank(RankAsk::Best { number })));
+        let mut best = Vec::new();
+        for said in futures_util::future::join_all(calls).await {
+            match said.map_err(|error| error.to_string())? {
+                Said::Rank(RankSaid::Best(some)) => best.extend(some),
+                Said::Rank(RankSaid::Reply(Reply::NotYet)) => return Ok(None),
+                _ => return Err(GIVEN_UP.to_owned()),
+            }
+        }
+        Ok(Some(best_of(best, top)))
+    }
+
+    async fn begun(&self, order: Order) -> RankSaid {
+        let places = self.desk.places().await.ok();
+        let sees_the_same = places.is_some_and(|places| {
+            order.members.iter().all(|member| places.alive.contains(member))
+                && ring_digest(&places, &order.members) == order.ring
+        });
+        let mut board = self.board();
+        let is_newer =
+            board.ordered.as_ref().is_none_or(|ordered| ordered.number < order.number) && board.number < order.number;
+        if sees_the_same && is_newer {
+            board.ordered = Some(order);
+        }
+        RankSaid::Begun(sees_the_same && is_newer)
+    }
+
     /// Answers another node.
     pub async fn answer(&self, ask: RankAsk) -> RankSaid {
         match ask {
-            RankAsk::Begin { number, members, ring } => {
-                let places = self.desk.places().await.ok();
-                let sees_the_same = places.is_some_and(|places| {
-                    members.iter().all(|member| places.alive.contains(member)) && ring_digest(&places, &members) == ring
-                });
-                let mut board = self.board();
-                let is_newer =
-                    board.ordered.as_ref().is_none_or(|ordered| ordered.number < number) && board.number < number;
-                if sees_the_same && is_newer {
-                    board.ordered = Some(Order { number, members, ring });
+            RankAsk::Begin { number, members, ring } => self.begun(Order { number, members, ring, wish: None }).await,
+            RankAsk::BeginWish { wish, .. } if wish.fault().is_some() => RankSaid::Begun(false),
+            RankAsk::BeginWish { number, members, ring, wish } => {
+                self.begun(Order { number, members, ring, wish: Some(wish) }).await
+            }
+            RankAsk::Best { number } => {
+                let board = self.board();
+                match &board.shown {
+                    Some((shown, best)) if *shown == number => {
+                        best.clone().map_or(RankSaid::Reply(Reply::Unknown), RankSaid::Best)
+                    }
+                    _ if board.number == number
+                        || board.ordered.as_ref().is_some_and(|ordered| ordered.number == number) =>
+                    {
+                        RankSaid::Reply(Reply::NotYet)
+                    }
+                    _ => RankSaid::Reply(Reply::Unknown),
                 }
-                RankSaid::Begun(sees_the_same && is_newer)
             }
             RankAsk::Draw { from, question } => {
                 let part = {
@@ -304,6 +386,10 @@ struct Work {
     frontier: Link<Rescored>,
     metrics: ScoreMetrics,
     ends: Arc<AtomicBool>,
+    /// Pages of the graph that were crawled since: with OPIC they hand on what they have.
+    crawled: HashSet<u32>,
+    /// What pages of ours have for OPIC that only others link to.
+    strangers: HashMap<Vec<u8>, Purse>,
     /// Pages that were crawled when scores were last computed.
     computed_at: u32,
     last: Instant,
@@ -338,24 +424,49 @@ impl Work {
     }
 
     fn take_in(&mut self) -> Result<(), StoreError> {
-        while self.graph.take_in(&mut self.intake, |_, _| {})? > 0 {}
+        let Work { graph, intake, by, crawled, .. } = self;
+        let notes = *by == By::Opic;
+        while graph.take_in(intake, |page, _| {
+            if notes {
+                crawled.insert(page);
+            }
+        })? > 0
+        {}
         let counts = self.intake.counts();
-        self.metrics.observe(counts.pages, counts.links);
+        self.metrics.observe(counts.pages, counts.links, self.graph.left_out());
         Ok(())
     }
 
     fn turn(&mut self) -> Result<(), StoreError> {
         self.take_in()?;
         let crawled = self.intake.counts().crawled;
-        if !self.is_ordered()
+        let ago = self.last.elapsed();
+        let is_wanted = self.scoring.board().wanted || self.config.is_due(crawled, self.computed_at, ago);
+        if is_wanted
+            && !self.is_ordered()
             && Instant::now() >= self.not_before
-            && (self.scoring.board().wanted || self.config.is_due(crawled, self.computed_at, self.last.elapsed()))
+            && self.runtime.block_on(self.scoring.begin(None)).is_none()
         {
-            self.begin();
+            self.not_before = Instant::now() + AFTER_FAILURE;
         }
-        let Some(order) = self.scoring.board().ordered.take() else { return Ok(()) };
+        let order = {
+            let mut board = self.scoring.board();
+            let Some(order) = board.ordered.take() else { return Ok(()) };
+            (board.part, board.number) = (None, order.number);
+            order
+        };
         let begun = Instant::now();
-        match self.take_part(&order)? {
+        let taken = self.take_part(&order);
+        if let Some(wish) = &order.wish {
+            let best = match &taken {
+                Ok(Some((part, _))) => self.best(part, wish).map(Some),
+                _ => Ok(None),
+            };
+            let shown = best.as_ref().map_or(None, Clone::clone);
+            self.scoring.board().shown = Some((order.number, shown));
+            return taken.and(best).map(drop);
+        }
+        match taken? {
             None => self.not_before = Instant::now() + AFTER_FAILURE,
             Some((part, loops)) => {
                 let moved = self.steer(&part)?;
@@ -375,36 +486,8 @@ impl Work {
         Ok(())
     }
 
-    /// Tells all living nodes to begin a ranking.
-    fn begin(&mut self) {
-        let desk = self.scoring.desk.clone();
-        let Ok(places) = self.runtime.block_on(desk.places()) else { return };
-        let members: Vec<NodeId> =
-            places.alive.iter().copied().chain([desk.me()]).collect::<BTreeSet<_>>().into_iter().collect();
-        // Newer than any before it, and no two nodes begin the same.
-        let number = unix_ms() << 12 | (desk.me().0 & 0xfff);
-        let ring = ring_digest(&places, &members);
-        let begin = RankAsk::Begin { number, members: members.clone(), ring };
-        let calls = members.iter().map(|member| desk.ask(*member, Ask::Rank(begin.clone())));
-        let said = self.runtime.block_on(futures_util::future::join_all(calls));
-        let agreed = said.iter().filter(|said| matches!(said, Ok(Said::Rank(RankSaid::Begun(true))))).count();
-        if agreed < members.len() {
-            info!(agreed, members = members.len(), "not every node takes part in computing scores; it is tried again");
-            let mut board = self.scoring.board();
-            if board.ordered.as_ref().is_some_and(|ordered| ordered.number == number) {
-                board.ordered = None;
-            }
-            drop(board);
-            self.not_before = Instant::now() + AFTER_FAILURE;
-        }
-    }
-
     /// Takes part until it has ended; `None` if it is given up.
     fn take_part(&mut self, order: &Order) -> Result<Option<Done>, StoreError> {
-        {
-            let mut board = self.scoring.board();
-            (board.part, board.number) = (None, order.number);
-        }
         let desk = self.scoring.desk.clone();
         let Ok(places) = self.runtime.block_on(desk.places()) else { return Ok(None) };
         if ring_digest(&places, &order.members) != order.ring {
@@ -477,6 +560,30 @@ impl Work {
         failed.map_or(Ok(changed), Err)
     }
 
+    /// The best of our pages in a ranking that has ended.
+    fn best(&self, part: &Mutex<Part>, wish: &Wish) -> Result<Vec<Best>, StoreError> {
+        let part = lock(part);
+        let scores = if wish.hubs { part.ranking.hubs() } else { part.ranking.scores().0 };
+        let least = {
+            let mut sorted: Vec<f64> = scores.to_vec();
+            let place = (wish.top as usize).min(sorted.len()).saturating_sub(1);
+            match sorted.is_empty() {
+                true => return Ok(Vec::new()),
+                false => *sorted.select_nth_unstable_by(place, |a, b| b.total_cmp(a)).1,
+            }
+        };
+        // Those beyond the last place only if they equal it: whose keys are first is seen when these are known.
+        let is_among = |ours: u32| scores.get(ours as usize).filter(|score| **score >= least).copied();
+        let mut best = Vec::new();
+        for (number, ours) in (0..).zip(part.mine.iter()) {
+            if let Some(score) = is_among(*ours) {
+                best.extend(self.graph.key(number)?.map(|key| (score, key.into_bytes())));
+            }
+        }
+        best.extend(part.strangers.iter().filter_map(|(key, ours)| Some((is_among(*ours)?, key.clone()))));
+        Ok(best_of(best, wish.top))
+    }
+
     /// Our part of the graph: pages of our slots, by the members' view of whose these are.
     fn prepare(&self, order: &Order, places: &ClientPlaces) -> Result<Part, StoreError> {
         let me = self.scoring.desk.me();
@@ -500,11 +607,18 @@ impl Work {
         let mut share = Share { degrees: vec![0; count as usize], ..Share::default() };
         let mut inner: Vec<(u32, u32)> = Vec::new();
         let mut outer: BTreeMap<NodeId, Vec<(u32, u32)>> = BTreeMap::new();
-        let other_domains_only = self.config.other_domains_only;
+        let (by, other_domains_only, content, stop) = match order.wish {
+            None => (self.by, self.config.other_domains_only, self.config.use_content, Stop::default()),
+            Some(Wish { by, other_domains_only, content, precision, .. }) => {
+                (by, other_domains_only, content, Stop { precision, loops_max: WISH_LOOPS_MAX })
+            }
+        };
+        let mut has_row = vec![false; count as usize];
         self.graph.each_row::<StoreError>(|from, row| {
             let Some(source) = mine.get(from as usize).copied().filter(|source| *source != FOREIGN) else {
                 return Ok(());
             };
+            has_row[source as usize] = true;
             let limit = if other_domains_only { row.other_domains() as usize } else { usize::MAX };
             for to in row.take(limit) {
                 let to = to.map_err(|error| StoreError::damaged("link", error))? as usize;
@@ -527,7 +641,7 @@ impl Work {
             }
             share.abroad.insert(node, Abroad { names, starts, sources });
         }
-        if self.config.use_content {
+        if content {
             let mut content = vec![0.0; count as usize];
             self.graph.each_content(|number, worth| {
                 if let Some(place) = mine.get(number as usize).and_then(|number| content.get_mut(*number as usize)) {
@@ -536,19 +650,77 @@ impl Work {
             })?;
             share.content = Some(content);
         }
-        let ranking = Ranking::new(order.number, me, &order.members, self.by, Stop::default(), share);
-        Ok(Part { ranking, mine: Arc::new(mine), ours: count, strangers: HashMap::new() })
+        let mut strangers = HashMap::new();
+        if order.wish.is_none() {
+            self.go_on(&mut share, &mine, &has_row)?;
+            for (key, purse) in &self.strangers {
+                let Some(page) = UrlKey::checked(key) else { continue };
+                if owners[page.slot().0 as usize % owners.len()] == me && self.graph.page(&page)?.is_none() {
+                    strangers.insert(key.clone(), count + strangers.len() as u32);
+                    share.purses.push(*purse);
+                }
+            }
+            share.degrees.resize(count as usize + strangers.len(), 0);
+            share.starts.resize(share.degrees.len() + 1, share.sources.len() as u64);
+        }
+        let ranking = Ranking::new(order.number, me, &order.members, by, stop, share);
+        Ok(Part { ranking, mine: Arc::new(mine), ours: count, strangers })
     }
 
-    /// Keeps the scores of our pages for whoever looks into the folder.
-    fn keep(&self, part: &Mutex<Part>, crawled: u32) {
+    /// From where on our pages are computed: what they had the last time.
+    fn go_on(&self, share: &mut Share, mine: &[u32], has_row: &[bool]) -> Result<(), StoreError> {
+        let dir = self.graph.dir().join(FOLDER);
+        let ours = || (0..).zip(mine).filter(|(_, ours)| **ours != FOREIGN).map(|(page, ours)| (page, *ours as usize));
+        if self.by == By::Opic {
+            let kept = read_state(&purses_file(&dir)).map(|(_, kept)| kept).unwrap_or_default();
+            share.purses = vec![Purse::default(); has_row.len()];
+            for (page, ours) in ours() {
+                let purse = &mut share.purses[ours];
+                match kept.get(page * 2..page * 2 + 2) {
+                    Some([cash, history]) if cash + history > 0.0 => (purse.cash, purse.history) = (*cash, *history),
+                    // Who has nothing and had nothing was another node's, or is new.
+                    _ if self.strangers.is_empty() => {}
+                    _ => {
+                        let key = self.graph.key(page as u32)?;
+                        *purse = key.and_then(|key| self.strangers.get(key.as_bytes()).copied()).unwrap_or_default();
+                    }
+                }
+                // A page that was crawled and has handed nothing on was crawled before the last start.
+                purse.hands_on = has_row[ours] && (purse.history == 0.0 || self.crawled.contains(&(page as u32)));
+            }
+            return Ok(());
+        }
+        let kept = read_state(&state_file(&dir, self.scoring.name)).map(|(_, kept)| kept).unwrap_or_default();
+        share.before = vec![0.0; has_row.len()];
+        for (page, ours) in ours() {
+            share.before[ours] = kept.get(page).copied().filter(|score| score.is_finite()).unwrap_or(0.0);
+        }
+        Ok(())
+    }
+
+    /// Keeps the scores of our pages for the next time, and for whoever looks into the folder.
+    fn keep(&mut self, part: &Mutex<Part>, crawled: u32) {
         let part = lock(part);
         let (scores, _) = part.ranking.scores();
         let score = |ours: &u32| scores.get(*ours as usize).copied().unwrap_or(0.0);
         let all: Vec<f64> = part.mine.iter().map(score).collect();
+        if self.by == By::Opic {
+            let purse = |ours: &u32| part.ranking.purses().get(*ours as usize).copied();
+            let strangers = part.strangers.iter().filter_map(|(key, ours)| Some((key.clone(), purse(ours)?)));
+            self.strangers = strangers.collect();
+            self.crawled.clear();
+        }
         let dir = self.graph.dir().join(FOLDER);
-        let file = state_file(&dir, self.scoring.name);
-        let kept = std::fs::create_dir_all(&dir).and_then(|()| write_state(&file, crawled, &all));
+        let kept = std::fs::create_dir_all(&dir).and_then(|()| {
+            if self.by == By::Opic {
+                let purse =
+                    |ours: &u32| part.ranking.purses().get(*ours as usize).map_or([0.0; 2], |p| [p.cash, p.history]);
+                let purses: Vec<f64> = part.mine.iter().flat_map(purse).collect();
+                write_state(&purses_file(&dir), crawled, &purses)?;
+            }
+            let file = if self.by == By::Opic { scores_file(&dir) } else { state_file(&dir, self.scoring.name) };
+            write_state(&file, crawled, &all)
+        });
         if let Err(error) = kept {
             warn!(%error, dir = %dir.display(), "scores are not kept");
         }

@@ -112,7 +112,7 @@ impl Work {
         let Work { graph, intake, scorer, .. } = self;
         while graph.take_in(intake, |page, links| scorer.crawled(page, links))? > 0 {}
         let counts = self.intake.counts();
-        self.metrics.observe(counts.pages, counts.links);
+        self.metrics.observe(counts.pages, counts.links, self.graph.left_out());
         if ends {
             self.keep();
             return Ok(());
@@ -177,10 +177,12 @@ pub fn place_of(page: &PageRow, scores: &[f64]) -> u16 {
 
 /// The scores that the scoring thread computed last and kept in `dir`, by the pages' numbers.
 pub fn kept_scores(dir: &Path) -> Option<Vec<f64>> {
-    let kept = |by: ScoreBy| Some((std::fs::metadata(state_file(dir, by.name())).ok()?.modified().ok()?, by));
-    let (_, by) =
-        [ScoreBy::PageRank, ScoreBy::Hits, ScoreBy::Opic].into_iter().filter_map(kept).max_by_key(|kept| kept.0)?;
-    let (_, state) = read_state(&state_file(dir, by.name()))?;
+    let made = |file: PathBuf, by: Option<ScoreBy>| Some((std::fs::metadata(&file).ok()?.modified().ok()?, file, by));
+    let files = [ScoreBy::PageRank, ScoreBy::Hits, ScoreBy::Opic].map(|by| (state_file(dir, by.name()), Some(by)));
+    let files = files.into_iter().chain([(scores_file(dir), None)]);
+    let (_, file, by) = files.filter_map(|(file, by)| made(file, by)).max_by_key(|(made, ..)| *made)?;
+    let (_, state) = read_state(&file)?;
+    let Some(by) = by else { return Some(state) };
     let mut scorer = ScoreConfig { by, ..ScoreConfig::default() }.scorer()?;
     scorer.resume(&state);
     if !scorer.needs_graph() {
@@ -212,6 +214,15 @@ pub fn compute(
 /// Where the state of a scorer is kept.
 fn state_file(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.state"))
+}
+
+/// Where a node of a cluster keeps what its pages have for OPIC, and the scores that follow: what other nodes' pages have is not in it.
+fn purses_file(dir: &Path) -> PathBuf {
+    dir.join("opic.purses")
+}
+
+fn scores_file(dir: &Path) -> PathBuf {
+    dir.join("opic.scores")
 }
 
 /// Pages that were crawled when it was computed, then the numbers, eight bytes each.

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::slot_set::SlotSet;
+use crate::score::rounds::Wish;
 
 /// Names of pages in one question.
 pub const NAMES_MAX: usize = 1_000;
@@ -57,7 +58,7 @@ pub struct PagesPlace {
 }
 
 /// A question, or an order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PagesRequest {
     /// Tell of all nodes, one after another.
     Look {
@@ -79,6 +80,13 @@ pub enum PagesRequest {
     Rescore {
         /// By what, as `[score] by` says it.
         by: String,
+    },
+    /// Have all nodes compute a ranking, and tell its best pages. The first answer says where to ask again, until there are rows or nothing to go on with.
+    Rank {
+        /// Which.
+        wish: Wish,
+        /// Where the last answer said; the node that was asked first.
+        from: Option<PagesPlace>,
     },
 }
 

@@ -10,7 +10,7 @@ use super::{Computed, Cores, Graph, Scorer, Stop, distance, gather, grow_even, i
 
 /// Part of an even vector that is mixed into where the last time ended: what is new must not begin with nothing, or it
 /// would stay there.
-const FRESH: f64 = 0.1;
+pub(super) const FRESH: f64 = 0.1;
 
 /// The scorer.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@
 use super::{Computed, Cores, Graph, Scorer, Stop, is_sound, total};
 
 /// What a page hands to the pages it links to; the rest goes to all. As PageRank's damping, which OPIC estimates.
-const TO_LINKS: f64 = super::pagerank::DAMPING;
+pub(super) const TO_LINKS: f64 = super::pagerank::DAMPING;
 
 /// A page's cash, what it has had, and how much of what goes to all it has taken.
 #[derive(Clone, Copy, Debug, Default)]

@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::hits::FRESH;
+use super::opic::TO_LINKS;
 use super::{Lists, Stop, distance, total};
 use crate::id::NodeId;
 
@@ -37,6 +39,26 @@ pub enum By {
     PageRank(f64),
     /// The authorities of HITS.
     Hits,
+    /// What pages have had so far when those that were crawled since the last time have handed on their cash. That is one loop.
+    Opic,
+}
+
+/// What a page has for OPIC.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Purse {
+    /// What it has.
+    pub cash: f64,
+    /// What it has handed on.
+    pub history: f64,
+    /// It was crawled since the last time, and hands on what it has.
+    pub hands_on: bool,
+}
+
+impl Default for Purse {
+    /// A page more is a piece of cash more: the average page always has one.
+    fn default() -> Self {
+        Purse { cash: 1.0, history: 0.0, hands_on: false }
+    }
 }
 
 /// Pages of another node that pages of this one link to.
@@ -63,6 +85,10 @@ pub struct Share {
     pub content: Option<Vec<f64>>,
     /// Links to pages of others.
     pub abroad: BTreeMap<NodeId, Abroad>,
+    /// What our pages had the last time, from where on it is computed; 0, or nothing, for those that had nothing.
+    pub before: Vec<f64>,
+    /// What they have for OPIC.
+    pub purses: Vec<Purse>,
 }
 
 /// What is asked of a member.
@@ -96,8 +122,57 @@ pub enum Reply {
     Unknown,
 }
 
+/// Best pages that are shown at once.
+pub const BEST_MAX: u32 = 10_000;
+
+/// A ranking that somebody wants to see, whatever queues go by.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wish {
+    /// What is computed.
+    pub by: By,
+    /// The hubs of HITS, not its authorities.
+    pub hubs: bool,
+    /// Only links from one domain to another count.
+    pub other_domains_only: bool,
+    /// What contents are worth counts, too.
+    pub content: bool,
+    /// Until the scores change by less than this part of their sum.
+    pub precision: f64,
+    /// How many of the best pages are shown.
+    pub top: u32,
+}
+
+impl Wish {
+    /// What is wrong with it.
+    pub fn fault(&self) -> Option<String> {
+        match self.by {
+            By::PageRank(damping) if !(0.0..1.0).contains(&damping) => {
+                Some("the damping must be at least 0 and below 1".to_owned())
+            }
+            _ if self.top > BEST_MAX => Some(format!("a cluster shows at most {BEST_MAX} pages at once")),
+            _ => None,
+        }
+    }
+}
+
+/// A page among the best: its score, and its key.
+pub type Best = (f64, Vec<u8>);
+
+/// The best of what several nodes said, best first; equal ones in the order of their keys, so that the same graph is always the same list.
+pub fn best_of(said: impl IntoIterator<Item = Best>, top: u32) -> Vec<Best> {
+    let mut best: Vec<Best> = said.into_iter().collect();
+    let better = |a: &Best, b: &Best| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1));
+    let top = (top as usize).min(best.len());
+    if (1..best.len()).contains(&top) {
+        best.select_nth_unstable_by(top - 1, better);
+    }
+    best.truncate(top);
+    best.sort_by(better);
+    best
+}
+
 /// What nodes ask each other about rankings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum RankAsk {
     /// Take part in a ranking, if you see the members and their slots as I do.
     Begin {
@@ -115,6 +190,22 @@ pub enum RankAsk {
         /// What.
         question: Question,
     },
+    /// Take part in a ranking that somebody wants to see, if you see the members and their slots as I do.
+    BeginWish {
+        /// Its number.
+        number: u64,
+        /// Who takes part.
+        members: Vec<NodeId>,
+        /// A digest of whose each slot is.
+        ring: u64,
+        /// What is wanted.
+        wish: Wish,
+    },
+    /// Tell the best of your pages in that ranking.
+    Best {
+        /// Its number.
+        number: u64,
+    },
 }
 
 /// What nodes answer.
@@ -124,6 +215,8 @@ pub enum RankSaid {
     Begun(bool),
     /// What was asked for.
     Reply(Reply),
+    /// The best pages of the node that is asked.
+    Best(Vec<Best>),
 }
 
 /// What is heard of a member in the stage under way.
@@ -232,6 +325,16 @@ impl Ranking {
     /// The scores of our pages by number, and how many pages all members have together. They mean something once it has ended.
     pub fn scores(&self) -> (&[f64], u64) {
         (&self.scores, self.pages as u64)
+    }
+
+    /// What our pages have for OPIC once it has ended.
+    pub fn purses(&self) -> &[Purse] {
+        &self.share.purses
+    }
+
+    /// The same for the hubs of HITS.
+    pub fn hubs(&self) -> &[f64] {
+        &self.hubs
     }
 
     /// What is lacking, and from whom.
@@ -348,6 +451,7 @@ impl Ranking {
         self.share.degrees.resize(pages, 0);
         let links = self.share.sources.len() as u64;
         self.share.starts.resize(pages + 1, links);
+        self.share.purses.resize(pages, Purse::default());
         let content = match &mut self.share.content {
             Some(content) => {
                 content.resize(pages, 0.0);
@@ -358,12 +462,17 @@ impl Ranking {
         Some(Spoken { numbers: BTreeMap::new(), sums: [pages as f64, content, 0.0] })
     }
 
-    /// All pages are counted: the first vector is even.
+    /// All pages are counted: the first vector is what they had, and even where that is not known. It need not sum to 1, the next one does.
     fn begin(&mut self, sums: [f64; 3]) -> Option<Spoken> {
         (self.pages, self.content) = (sums[0], sums[1]);
         let pages = self.share.degrees.len();
-        self.scores = vec![1.0 / self.pages.max(1.0); pages];
-        self.hubs = self.scores.clone();
+        let even = 1.0 / self.pages.max(1.0);
+        self.hubs = vec![even; pages];
+        self.scores = self.hubs.clone();
+        // What is new must not begin with nothing: with HITS it would stay there.
+        let fresh = if self.by == By::Hits { FRESH } else { 0.0 };
+        let known = self.scores.iter_mut().zip(&self.share.before).filter(|(_, before)| **before > 0.0);
+        known.for_each(|(score, before)| *score = before * (1.0 - fresh) + even * fresh);
         if self.pages == 0.0 {
             self.standing = Standing::Ended(0);
             return None;
@@ -396,6 +505,13 @@ impl Ranking {
                 self.scores.iter().zip(0..).map(|(score, page)| score * self.content_of(page)).collect()
             }
             By::Hits => self.scores.clone(),
+            By::Opic => {
+                let share = |(purse, degree): (&Purse, &u32)| match (purse.hands_on, *degree) {
+                    (false, _) | (_, 0) => 0.0,
+                    (true, degree) => purse.cash * TO_LINKS / f64::from(degree),
+                };
+                self.share.purses.iter().zip(&self.share.degrees).map(share).collect()
+            }
         }
     }
 
@@ -424,12 +540,40 @@ impl Ranking {
             }
             By::Hits if backward => total(&self.scores),
             By::Hits => total(&self.hubs),
+            By::Opic => return Spoken { numbers, sums: self.purse_sums() },
         };
         Spoken { numbers, sums: [first, self.change[0], self.change[1]] }
     }
 
+    /// What goes to all pages alike, what all pages have and had, and what of it is handed on now.
+    fn purse_sums(&self) -> [f64; 3] {
+        let purses = &self.share.purses;
+        let had: Vec<f64> = purses.iter().map(|purse| purse.cash + purse.history).collect();
+        let handed: Vec<f64> = purses.iter().map(|purse| if purse.hands_on { purse.cash } else { 0.0 }).collect();
+        let to_all = |(handed, degree): (&f64, &u32)| if *degree > 0 { handed * (1.0 - TO_LINKS) } else { *handed };
+        let to_all: Vec<f64> = handed.iter().zip(&self.share.degrees).map(to_all).collect();
+        [total(&to_all), total(&had), total(&handed)]
+    }
+
+    /// Everybody was heard: what was handed on has arrived.
+    fn settle_purses(&mut self, heard: &BTreeMap<NodeId, Hearing>, [to_all, had, handed]: [f64; 3]) {
+        let received = self.gather(heard, [to_all, had, handed], false);
+        for ((purse, score), received) in self.share.purses.iter_mut().zip(&mut self.scores).zip(received) {
+            if purse.hands_on {
+                *purse = Purse { cash: 0.0, history: purse.history + purse.cash, hands_on: false };
+            }
+            purse.cash += received + to_all / self.pages;
+            *score = (purse.cash + purse.history) / (had + handed);
+        }
+        self.standing = Standing::Ended(1);
+    }
+
     /// Everybody was heard in this stage: the next vector, unless the last one was good enough.
     fn turn(&mut self, heard: &BTreeMap<NodeId, Hearing>, mut sums: [f64; 3]) -> Option<Spoken> {
+        if self.by == By::Opic {
+            self.settle_purses(heard, sums);
+            return None;
+        }
         let is_hits = self.by == By::Hits;
         let halves = if is_hits { 2 } else { 1 };
         let loops = (self.stage - LOOPS) / halves;
@@ -574,7 +718,7 @@ mod tests {
                 self.content.as_ref().map(|content| pages.iter().map(|page| content[*page as usize]).collect());
             let abroad = abroad.collect();
             let (starts, sources) = flat(into);
-            (Share { starts, sources, degrees, content, abroad }, pages)
+            (Share { starts, sources, degrees, content, abroad, ..Share::default() }, pages)
         }
 
         /// What one node alone computes.
@@ -600,6 +744,7 @@ mod tests {
             let mut scorer: Box<dyn Scorer> = match by {
                 By::PageRank(damping) => Box::new(PageRank::new(damping)),
                 By::Hits => Box::<Hits>::default(),
+                By::Opic => unreachable!("it goes by the order of the crawl"),
             };
             scorer.update(&graph, &EXACT, &OneCore);
             scorer.scores().to_vec()
@@ -740,6 +885,81 @@ mod tests {
     }
 
     #[test]
+    fn a_second_ranking_begins_where_the_first_ended() {
+        let mut random = ChaCha8Rng::seed_from_u64(3_000);
+        let world = World { content: None, ..World::random(&mut random) };
+        let members: Vec<NodeId> = (1..=3).map(NodeId).collect();
+        for by in [By::PageRank(0.85), By::Hits] {
+            let loops = |nodes: &BTreeMap<NodeId, Node>| match nodes[&members[0]].ranking.standing() {
+                Standing::Ended(loops) => loops,
+                Standing::Goes => panic!("it has ended"),
+            };
+            let mut nodes = start(&world, 7, &members, by);
+            assert!(run(&mut nodes, &world, &mut random, 400_000));
+            let mut again = BTreeMap::new();
+            for (me, node) in &nodes {
+                let (share, pages) = world.share(*me, &members);
+                let scores = node.ranking.scores().0[..pages.len()].to_vec();
+                let ranking = Ranking::new(8, *me, &members, by, EXACT, Share { before: scores, ..share });
+                again.insert(*me, Node { ranking, pages });
+            }
+            assert!(run(&mut again, &world, &mut random, 400_000));
+            assert_is_oracle(&again, &world, by, &format!("{by:?}"));
+            assert!(loops(&again) < loops(&nodes), "{by:?}: {} and {} loops", loops(&again), loops(&nodes));
+        }
+    }
+
+    #[test]
+    fn cash_goes_over_to_pages_of_other_nodes_and_none_is_lost() {
+        for seed in 0..100 {
+            let mut random = ChaCha8Rng::seed_from_u64(4_000 + seed);
+            let world = World { content: None, ..World::random(&mut random) };
+            let cash: Vec<f64> = (0..world.pages).map(|_| random.random_range(0.0..3.0)).collect();
+            let handing: Vec<bool> = (0..world.pages).map(|_| random.random_bool(0.5)).collect();
+            let settled = |members: &[NodeId], random: &mut ChaCha8Rng| {
+                let mut nodes = BTreeMap::new();
+                for me in members {
+                    let (mut share, mut pages) = world.share(*me, members);
+                    // Pages that only others link to are known here because they were crawled.
+                    let more: Vec<u32> = (0..world.pages)
+                        .filter(|page| World::owner(*page, members) == *me && !pages.contains(page))
+                        .collect();
+                    pages.extend(more);
+                    share.degrees.resize(pages.len(), 0);
+                    share.starts.resize(pages.len() + 1, share.sources.len() as u64);
+                    let purse = |page: &u32| {
+                        let (cash, hands_on) = (cash[*page as usize], handing[*page as usize]);
+                        Purse { cash, history: 0.5, hands_on }
+                    };
+                    share.purses = pages.iter().map(purse).collect();
+                    nodes.insert(*me, Node { ranking: Ranking::new(7, *me, members, By::Opic, EXACT, share), pages });
+                }
+                assert!(run(&mut nodes, &world, random, 400_000));
+                let (mut scores, mut left) = (vec![f64::NAN; world.pages as usize], 0.0);
+                for node in nodes.values() {
+                    assert_eq!(node.ranking.standing(), Standing::Ended(1));
+                    let found = node.pages.iter().zip(node.ranking.scores().0);
+                    found.for_each(|(page, score)| scores[*page as usize] = *score);
+                    left += node.ranking.purses().iter().map(|purse| purse.cash).sum::<f64>();
+                }
+                assert!((left - cash.iter().sum::<f64>()).abs() < 1e-9, "seed {seed}: {left} of {cash:?}");
+                scores
+            };
+            let one = settled(&[NodeId(1)], &mut random);
+            let members: Vec<NodeId> = (1..=random.random_range(2..6)).map(NodeId).collect();
+            let several = settled(&members, &mut random);
+            assert!((total(&one) - 1.0).abs() < 1e-9 && distance(&one, &several) < 1e-9, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn the_best_of_several_nodes_are_the_best_of_all() {
+        let said = [(0.1, vec![3]), (0.5, vec![9]), (0.1, vec![1]), (0.3, vec![4])];
+        let best = |top| best_of(said.clone(), top).into_iter().map(|(_, key)| key[0]).collect::<Vec<u8>>();
+        assert_eq!((best(0), best(3), best(9)), (vec![], vec![9, 4, 1], vec![9, 4, 1, 3]));
+    }
+
+    #[test]
     fn long_lists_go_over_in_parts() {
         // Everybody links to everything of the other node.
         let (ours, theirs) = (2u32, PART_NUMBERS as u32 + 100);
@@ -747,7 +967,7 @@ mod tests {
         let starts: Vec<u64> = (0..=u64::from(theirs)).map(|page| page * u64::from(ours)).collect();
         let sources = (0..theirs).flat_map(|_| 0..ours).collect();
         let abroad = BTreeMap::from([(NodeId(2), Abroad { names, starts, sources })]);
-        let share = Share { starts: vec![0; 3], sources: Vec::new(), degrees: vec![theirs; 2], content: None, abroad };
+        let share = Share { starts: vec![0; 3], degrees: vec![theirs; 2], abroad, ..Share::default() };
         let members = [NodeId(1), NodeId(2)];
         let by = By::PageRank(0.85);
         let mut one = Ranking::new(1, NodeId(1), &members, by, EXACT, share);

@@ -469,6 +469,28 @@ pub enum Event {
         /// The least time between two answers from the queue.
         delay: Micros,
     },
+    /// So many of the pages that a spider is told of are of one domain.
+    DomainServed {
+        /// By whom.
+        node: NodeId,
+        /// Which domain.
+        domain: usize,
+        /// How many.
+        pages: u32,
+        /// When that was decided.
+        decided_at: Micros,
+        /// One over the rate of the domain.
+        spacing: Micros,
+        /// Pages that it may give at once, if it was left alone.
+        at_once: u64,
+    },
+    /// A spider is told that a page is kept, which is to be crawled.
+    PageFound {
+        /// By whom.
+        node: NodeId,
+        /// The page.
+        url: u64,
+    },
     /// A client says what became of a URL: from now on its lease may be over.
     ClientPuts {
         /// The URL.

@@ -6,7 +6,6 @@ use clap::{Args, Subcommand, ValueEnum};
 use proto::control::pages::{NAMES_MAX, PagesAnswer, PagesRequest, PagesWhat};
 use proto::control::{Answer, Request};
 use proto::key::DEFAULT_CRAWL;
-use proto::score::{Graph, Lists};
 use serde_json::{Value as Json, json};
 
 use super::Connection;
@@ -21,7 +20,9 @@ const EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver pages links https://example.com/
 
 Each page is told by the node that acts for it. Pages have no numbers here, which are each node's own: links are pairs of ids.
-`rank` reads all links and computes here.";
+`rank` is computed by all nodes together, which name the best.";
+/// How long after a node that has nothing to tell yet it is asked again.
+const ASK_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(100);
 const SCHEDULE_EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver schedule dump | head
   orbweaver ctl --data /srv/orbweaver schedule reload --by pagerank";
@@ -56,6 +57,8 @@ pub(super) enum ReloadBy {
     Pagerank,
     /// The authorities of HITS
     Hits,
+    /// Cash that crawled pages hand on
+    Opic,
 }
 
 /// A row that is written as text.
@@ -106,6 +109,7 @@ pub(super) async fn schedule(
             let by = match by {
                 ReloadBy::Pagerank => "pagerank",
                 ReloadBy::Hits => "hits",
+                ReloadBy::Opic => "opic",
             };
             let answer = asking.ask(PagesRequest::Rescore { by: by.to_owned() }).await?;
             let text = |row: &Json| {
@@ -257,65 +261,33 @@ impl Asking<'_> {
     }
 
     async fn rank(&self, rank: &RankArguments) -> Result<(), Complaint> {
-        let wanted = rank.wanted()?;
-        let (mut numbers, mut ids) = (HashMap::new(), Vec::new());
-        let (mut links, mut content) = (Vec::new(), Vec::new());
-        let mut number = |id: &Json| {
-            let id = id.as_str().and_then(|id| u128::from_str_radix(id, 16).ok()).unwrap_or_default();
-            *numbers.entry(id).or_insert_with(|| {
-                ids.push(id);
-                ids.len() as u32 - 1
-            })
-        };
-        self.rows(PagesWhat::Links, |row| {
-            let from = number(&row["from"]);
-            let others = row["others"].as_u64().unwrap_or(0) as usize;
-            for (place, to) in row["to"].as_array().into_iter().flatten().enumerate() {
-                let to = number(to);
-                if !wanted.other_domains_only || place < others {
-                    links.push((from, to));
-                }
+        let wish = rank.wish()?;
+        let mut from = None;
+        // All nodes compute it together; it is asked for until they have.
+        let best = loop {
+            let PagesAnswer { rows, next } = self.ask(PagesRequest::Rank { wish, from }).await?;
+            if next.is_none() {
+                break rows.iter().map(|row| parse(row)).collect::<Result<Vec<Json>, Complaint>>()?;
             }
-            content.push((from, row["content"].as_f64().unwrap_or(0.0)));
-            Ok(())
-        })
-        .await?;
-        if ids.is_empty() {
+            from = next;
+            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+        };
+        if best.is_empty() && wish.top > 0 {
             return Err(Complaint::failed("no page has been crawled yet"));
         }
-        let mut degrees = vec![0; ids.len()];
-        links.iter().for_each(|(from, _)| degrees[*from as usize] += 1);
-        let mut worth = vec![0.0; ids.len()];
-        content.iter().for_each(|(page, of)| worth[*page as usize] = *of);
-        let back = listed(links.iter().map(|(from, to)| (*to, *from)).collect(), ids.len());
-        let out = if wanted.out { Some(listed(links, ids.len())) } else { None };
-        let wrong = || Complaint::failed("the links contradict themselves");
-        let scores = rank.scores(&Graph {
-            into: Lists::new(&back.0, &back.1).ok_or_else(wrong)?,
-            degrees: &degrees,
-            out: out.as_ref().map(|(starts, pages)| Lists::new(starts, pages).ok_or_else(wrong)).transpose()?,
-            content: wanted.content.then_some(worth.as_slice()),
-        });
-        let best = rank.best(&scores);
-        let named = self.named(best.iter().map(|number| format!("{:032x}", ids[*number as usize])).collect()).await?;
-        let urls: HashMap<&str, &str> = named.iter().map(|row| (id(row), url(row))).collect();
-        for (place, number) in (1..).zip(best) {
-            let (id, score) = (format!("{:032x}", ids[number as usize]), scores[number as usize]);
-            let Some(url) = urls.get(id.as_str()) else { continue };
-            let text = |_: &Json| format!("{place:>8}  {score:.6e}  {url}");
-            self.write(&json!({"rank": place, "score": score, "id": id, "url": url}), &text)?;
+        let mut place = 0;
+        for some in best.chunks(NAMES_MAX) {
+            let keys = some.iter().filter_map(|row| row["key"].as_str()).map(str::to_owned).collect();
+            let named = self.named(keys).await?;
+            let urls: HashMap<&str, &str> = named.iter().map(|row| (id(row), url(row))).collect();
+            for row in some {
+                place += 1;
+                let (id, score) = (id(row), row["score"].as_f64().unwrap_or(0.0));
+                let Some(url) = urls.get(id) else { continue };
+                let text = |_: &Json| format!("{place:>8}  {score:.6e}  {url}");
+                self.write(&json!({"rank": place, "score": score, "id": id, "url": url}), &text)?;
+            }
         }
         Ok(())
     }
-}
-
-/// Pairs as lists: where the list of each page begins, and the lists.
-fn listed(mut pairs: Vec<(u32, u32)>, pages: usize) -> (Vec<u64>, Vec<u32>) {
-    pairs.sort_unstable();
-    let mut starts = vec![0u64; pages + 1];
-    pairs.iter().for_each(|(of, _)| starts[*of as usize + 1] += 1);
-    for page in 0..pages {
-        starts[page + 1] += starts[page];
-    }
-    (starts, pairs.into_iter().map(|(_, other)| other).collect())
 }

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use proto::score::hits::Hits;
 use proto::score::pagerank::{DAMPING, PageRank};
+use proto::score::rounds::{By, Wish};
 use proto::score::{Graph, Scorer, Stop};
 use serde::Serialize;
 
@@ -22,7 +23,7 @@ pub(in crate::cli) struct RankArguments {
     by: RankBy,
     /// How many pages to show
     #[arg(long, value_name = "N", default_value_t = 20)]
-    pub(in crate::cli) top: usize,
+    top: usize,
     /// Count only links from one domain to another
     #[arg(long)]
     other_domains_only: bool,
@@ -59,7 +60,7 @@ struct Ranked<'a> {
 
 impl RankArguments {
     /// What is needed of the graph.
-    pub(in crate::cli) fn wanted(&self) -> Result<Wanted, Complaint> {
+    fn wanted(&self) -> Result<Wanted, Complaint> {
         if !(0.0..1.0).contains(&self.damping) {
             return Err(Complaint::usage("--damping must be at least 0 and below 1"));
         }
@@ -67,8 +68,18 @@ impl RankArguments {
         Ok(Wanted { out: self.by != RankBy::Pagerank, other_domains_only, content })
     }
 
+    /// What a cluster is asked for.
+    pub(in crate::cli) fn wish(&self) -> Result<Wish, Complaint> {
+        let Wanted { other_domains_only, content, .. } = self.wanted()?;
+        let by = if self.by == RankBy::Pagerank { By::PageRank(self.damping) } else { By::Hits };
+        let top = u32::try_from(self.top).unwrap_or(u32::MAX);
+        let (hubs, precision) = (self.by == RankBy::HitsHub, self.precision);
+        let wish = Wish { by, hubs, other_domains_only, content, precision, top };
+        wish.fault().map_or(Ok(wish), |fault| Err(Complaint::usage(fault)))
+    }
+
     /// The scores of all pages.
-    pub(in crate::cli) fn scores(&self, graph: &Graph<'_>) -> Vec<f64> {
+    fn scores(&self, graph: &Graph<'_>) -> Vec<f64> {
         let cores = Threads::new(0);
         let stop = Stop { precision: self.precision, loops_max: 1_000 };
         let (mut pagerank, mut hits) = (PageRank::new(self.damping), Hits::default());
@@ -89,7 +100,7 @@ impl RankArguments {
     }
 
     /// The best pages, by their numbers. Equal scores in the order of numbers, so that the same graph is always the same list.
-    pub(in crate::cli) fn best(&self, scores: &[f64]) -> Vec<u32> {
+    fn best(&self, scores: &[f64]) -> Vec<u32> {
         let mut best: Vec<u32> = (0..scores.len() as u32).collect();
         let better = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
         let top = self.top.min(best.len());

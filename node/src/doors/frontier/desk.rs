@@ -218,12 +218,7 @@ impl Desk {
             let (held, unix_ms, taker) = (self.held().await?, unix_ms(), Taker::ANY);
             let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply });
             let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
-            let Decided { said, copies, changed, life } = decided;
-            let held = among(&copies, &held);
-            if copies.is_empty() || self.keep(&copies, changed, life, held, BTreeMap::new()).await? {
-                return Ok(said);
-            }
-            return Err(Unavailable("the queue is another node's meanwhile; ask again".to_owned()));
+            return self.settle_held(decided, &held).await;
         }
         self.carry_out(act, Taker::Client { withheld }, slots, takes, unix_ms()).await
     }
@@ -254,15 +249,31 @@ impl Desk {
         Ok((said, !takes || still_ours))
     }
 
+    /// Has what was said of known records kept on enough disks, by whoever held them all the while if this node did.
+    async fn settle_held<T>(&self, decided: Decided<T>, held: &SlotSet) -> Result<T, Unavailable> {
+        let Decided { said, copies, changed, life } = decided;
+        let held = among(&copies, held);
+        match copies.is_empty() || self.keep(&copies, changed, life, held, BTreeMap::new()).await? {
+            true => Ok(said),
+            false => Err(Unavailable("the queue is another node's meanwhile; ask again".to_owned())),
+        }
+    }
+
     async fn spider_here(&self, ask: SpiderAsk) -> Result<SpiderSaid, Unavailable> {
         let takes = matches!(ask, SpiderAsk::Take { .. });
-        let slots = match ask {
+        // What is merely heard undoes nothing that others wrote meanwhile; what is said of a known page may be written over by whoever has its slot next.
+        let is_known = matches!(ask, SpiderAsk::Crawled(_) | SpiderAsk::Failed(_) | SpiderAsk::Frequencies(_));
+        let served = match ask {
             SpiderAsk::Take { .. } | SpiderAsk::Reload { .. } => self.places().await?.served,
+            _ if is_known => self.held().await?,
             _ => SlotSet::default(),
         };
-        let (rules, unix_ms) = (Arc::clone(&self.spiders), unix_ms());
+        let (rules, slots, unix_ms) = (Arc::clone(&self.spiders), served.clone(), unix_ms());
         let job = |reply| Job::Client(ClientJob::Spider { ask, rules, slots, unix_ms, reply });
         let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
+        if is_known {
+            return self.settle_held(decided, &served).await;
+        }
         let (said, may_be_told) = self.settle(decided, takes).await?;
         Ok(if may_be_told { said } else { SpiderSaid::Given(Vec::new()) })
     }

@@ -11,6 +11,8 @@
 //! In a cluster a page is fetched by one node and kept by others. Whoever fetched it writes the row into `untold`, in the batch that keeps the page; another thread tells it to
 //! the first node of the page's slot, which makes a record of it ([`super::clients`]), and whoever keeps that record has the row in `found`.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use proto::batch::{Discovered, Pick};
 use proto::clients::spider::ROW_BYTES_MAX;
 use proto::id::Slot;
@@ -38,6 +40,11 @@ impl Store {
         self.next_found = self.behind_last("found")?;
         self.next_untold = self.behind_last("untold")?;
         Ok(())
+    }
+
+    /// So many links are in no graph: a record has no room for them.
+    pub(super) fn leave_out(&self, links: u64) {
+        self.left_out.fetch_add(links, Relaxed);
     }
 
     fn behind_last(&self, family: &'static str) -> Result<u64, StoreError> {
@@ -135,6 +142,7 @@ impl Change<'_> {
         let other = domain_of_key.as_bytes();
         let same = *domain == other;
         if row.len() + ID_BYTES + 8 + if same { 0 } else { other.len() } > *bytes_max {
+            self.store.leave_out(1);
             return;
         }
         write_varint(u64::from(own) << 1 | u64::from(same), row);

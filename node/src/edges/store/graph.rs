@@ -11,6 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use proto::batch::{Entry, EntryKind};
 use proto::clients::identity::is_queue;
@@ -113,6 +114,7 @@ pub struct Move {
 pub struct PageGraph {
     db: Arc<Database>,
     dir: Arc<Path>,
+    left_out: Arc<AtomicU64>,
 }
 
 /// What taking rows in needs to remember.
@@ -125,7 +127,7 @@ pub struct Intake {
 impl Store {
     /// The page graph of this folder.
     pub fn graph(&self) -> PageGraph {
-        PageGraph { db: Arc::clone(&self.db), dir: self.dir.as_path().into() }
+        PageGraph { db: Arc::clone(&self.db), dir: self.dir.as_path().into(), left_out: Arc::clone(&self.left_out) }
     }
 }
 
@@ -147,6 +149,11 @@ impl PageGraph {
     /// The data folder.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Links that are in no graph because the records of their pages had no room for them, since the start.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Relaxed)
     }
 
     /// Families are missing only where an older folder was opened for reading; such a graph is empty.

@@ -40,6 +40,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use proto::counters::{Counters, HostCounters};
 use proto::crawl::outcome::OutcomeRules;
@@ -308,6 +309,8 @@ pub struct Store {
     /// Number of the next row of `found`, and of `untold`.
     next_found: u64,
     next_untold: u64,
+    /// Links that were too many for their pages' records since the start.
+    left_out: Arc<AtomicU64>,
     /// Pages of this replica may have levels.
     levels: bool,
 }
@@ -384,6 +387,7 @@ impl Store {
             sweeping: sweep::Sweeping::default(),
             next_found: 0,
             next_untold: 0,
+            left_out: Arc::default(),
             levels: false,
         }
     }

@@ -282,7 +282,7 @@ impl Change<'_> {
         Ok(self.client_url(key)?.filter(|page| page.created_ms >= cutoff_ms))
     }
 
-    /// Writes a page down; what it was is given up, its lease too.
+    /// Writes down what somebody knows of a page; what it was is given up, its lease too.
     fn put_page(
         &mut self,
         queue: &ClientQueueId,
@@ -293,6 +293,21 @@ impl Change<'_> {
     ) -> Result<(), StoreError> {
         let node = self.store.options.node;
         let version = old.as_ref().map(|old| old.version).unwrap_or_default().next(node, unix_ms);
+        self.replace_client(queue, key, old, Some(ClientUrl { version, ..new }), unix_ms)
+    }
+
+    /// Writes down what was merely heard of a page. Others may have handed it out or crawled it since the copy that is here, and this node has not heard of it yet: what they
+    /// wrote down is later than this.
+    fn put_hearsay(
+        &mut self,
+        queue: &ClientQueueId,
+        key: UrlKey,
+        old: Option<ClientUrl>,
+        new: ClientUrl,
+        unix_ms: u64,
+    ) -> Result<(), StoreError> {
+        let node = self.store.options.node;
+        let version = old.as_ref().map(|old| old.version).unwrap_or_default().next(node, 0);
         self.replace_client(queue, key, old, Some(ClientUrl { version, ..new }), unix_ms)
     }
 
@@ -315,6 +330,8 @@ impl Change<'_> {
         let key = queue.url(url.as_str());
         let old = self.client_url(&key)?;
         let metadata = links_metadata(crawled.score, &crawled.links);
+        let kept: usize = metadata.iter().map(|(_, links)| links.len()).sum();
+        self.store.leave_out(crawled.links.len().saturating_sub(kept) as u64);
         if old.as_ref().is_none_or(|old| old.metadata != metadata) {
             let created_ms = old.as_ref().map_or(unix_ms, |old| old.created_ms);
             let url = url.into_string();
@@ -355,7 +372,7 @@ impl Change<'_> {
                 ClientUrl { metadata: page.to_metadata(), date_s, ..old.clone() }
             }
         };
-        self.put_page(&queue, key, old, new, unix_ms)?;
+        self.put_hearsay(&queue, key, old, new, unix_ms)?;
         Ok(true)
     }
 
@@ -383,7 +400,10 @@ impl Change<'_> {
         if ends {
             new.leased_until_ms = 0;
         }
-        self.put_page(&queue, key.clone(), Some(old), new, unix_ms)?;
+        match ends {
+            true => self.put_page(&queue, key.clone(), Some(old), new, unix_ms)?,
+            false => self.put_hearsay(&queue, key.clone(), Some(old), new, unix_ms)?,
+        }
         Ok(true)
     }
 
@@ -616,7 +636,7 @@ impl Change<'_> {
             let date_s = rules.date_s(&old.url, &page, unix_ms);
             if date_s > 0 {
                 let new = ClientUrl { date_s, metadata: page.to_metadata(), ..old.clone() };
-                self.put_page(&queue, key, Some(old), new, unix_ms)?;
+                self.put_hearsay(&queue, key, Some(old), new, unix_ms)?;
                 reloaded += 1;
             }
         }

@@ -169,6 +169,7 @@ fn what_is_found_on_a_page_comes_into_the_graphs_of_all_that_keep_it_once() {
     let mut links = 0;
     while graph.take_in(&mut intake, |_, of| links = of.len()).unwrap() > 0 {}
     assert!((1_000..5_000).contains(&links), "{links}");
+    assert_eq!(stores[0].graph().left_out(), 5_000 - links as u64, "and the others are counted");
 }
 
 /// Seed 910556978423479753 of the simulator's second layer.

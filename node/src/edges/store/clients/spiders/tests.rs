@@ -246,3 +246,39 @@ fn links_reach_the_graph_of_every_replica() {
         assert_eq!((page.content, graph.links_of(page.number).unwrap().unwrap().len()), (0.5, 2));
     }
 }
+
+#[test]
+fn what_a_node_that_is_behind_hears_of_a_page_undoes_no_lease_and_no_crawl() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut ahead, mut behind, mut empty] = [1, 2, 3].map(|node| store(dirs[node as usize - 1].path(), node));
+    let rules = SpiderRules::default();
+    let found =
+        |score| SpiderAsk::Found(vec![Found { url: "http://a.example/".into(), score, depth: 1, linked_from: None }]);
+    let known = |store: &Store| {
+        let key = page_key(&canonical("http://a.example/").unwrap());
+        let page = store.client_url(&key).unwrap().unwrap();
+        (page.leased_until_ms, state(&page).crawls, page.date_s)
+    };
+    let copies = ask(&mut ahead, found(0.1), &rules, START).1;
+    merge(&mut behind, copies, START);
+    take(&mut ahead, 1, &rules, START + 10);
+    let leased = (START + 10 + LEASE_S * 1_000, 0, AT_ONCE);
+    // One that has not heard of the lease finds a better link and a level, one that knows nothing finds the page.
+    let key = page_key(&canonical("http://a.example/").unwrap()).into_bytes();
+    for heard in [
+        ask(&mut behind, found(0.9), &rules, START + 20).1,
+        ask(&mut behind, SpiderAsk::Worth(vec![(key, 3)]), &rules, START + 21).1,
+        ask(&mut empty, found(0.5), &rules, START + 22).1,
+    ] {
+        assert_eq!(heard.len(), 1, "it is news there");
+        merge(&mut ahead, heard, START + 30);
+        assert_eq!(known(&ahead), leased);
+    }
+    let crawled = Crawled { url: "http://a.example/".into(), score: 0.5, content_hash: None, links: Vec::new() };
+    let copies = ask(&mut ahead, SpiderAsk::Crawled(vec![crawled]), &rules, START + 40).1;
+    let later = ask(&mut behind, found(2.0), &rules, START + 50).1;
+    merge(&mut ahead, later, START + 60);
+    merge(&mut behind, copies.clone(), START + 60);
+    merge(&mut empty, copies, START + 60);
+    assert_eq!([&ahead, &behind, &empty].map(known), [(0, 1, 0); 3], "crawled it stays");
+}
