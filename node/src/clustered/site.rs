@@ -3,7 +3,7 @@
 //! A request is an object, or a list of them; each gets its own status, and one that is wrong changes nothing. Root URLs are kept before the site is
 //! defined: until then nothing of it is fetched, and whoever hears that it is knows that they are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use libp2p::PeerId;
@@ -38,6 +38,8 @@ use crate::node::Node;
 
 /// Objects in one request.
 const ITEMS_MAX: usize = 1_000;
+/// Different sites that are changed at once: what is kept for one is synced with what is kept for the others.
+const SITES_AT_ONCE: usize = 16;
 /// URLs that wait are counted up to this; more are what is known and neither a page nor an error.
 const OPEN_COUNTED: u64 = 10_000;
 /// Sites that SITE_FIND tells of if nothing is said.
@@ -204,22 +206,7 @@ impl Shared {
                 vec![Item::of(general(self.url_changes(node, swarm, bodies, operation).await))]
             }
             Operation::SiteNew | Operation::SiteUpdate | Operation::SiteDelete | Operation::SiteCleanup => {
-                let mut outcomes = Vec::new();
-                for body in bodies {
-                    outcomes.push(match operation {
-                        Operation::SiteNew => self.site_new(node, body).await,
-                        Operation::SiteUpdate => self.site_update(node, swarm, body).await,
-                        Operation::SiteDelete => self.site_delete(node, swarm, body).await,
-                        _ => match SiteCleanup::read(body) {
-                            Ok(request) => {
-                                let id = request.id.clone();
-                                self.change_site(node, swarm, &id, &Change::Cleanup(request)).await
-                            }
-                            Err(bad) => Err(bad.into()),
-                        },
-                    });
-                }
-                vec![Item::of(general(outcomes))]
+                vec![Item::of(general(self.site_changes(node, swarm, bodies, operation).await))]
             }
         }
     }
@@ -325,6 +312,47 @@ impl Shared {
     }
 
     // Changes.
+
+    /// Changes sites as a list of requests says: some different ones at once, one and the same in turn.
+    async fn site_changes(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        bodies: Vec<Json>,
+        operation: Operation,
+    ) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(bodies.len());
+        let mut bodies = bodies.into_iter().peekable();
+        while let Some(first) = bodies.next() {
+            // Who names no site may mean any.
+            let id = |body: &Json| body["id"].as_str().map(str::to_owned);
+            let mut ids: BTreeSet<Option<String>> = [id(&first)].into_iter().collect();
+            let mut group = vec![first];
+            while let Some(body) = bodies.next_if(|body| {
+                let id = id(body);
+                group.len() < SITES_AT_ONCE && id.is_some() && !ids.contains(&None) && !ids.contains(&id)
+            }) {
+                ids.insert(id(&body));
+                group.push(body);
+            }
+            let changes = group.into_iter().map(|body| self.site_change(node, swarm, body, operation));
+            outcomes.extend(futures_util::future::join_all(changes).await);
+        }
+        outcomes
+    }
+
+    async fn site_change(&self, node: &Node, swarm: &Arc<Swarm>, body: Json, operation: Operation) -> Outcome {
+        match operation {
+            Operation::SiteNew => self.site_new(node, body).await,
+            Operation::SiteUpdate => self.site_update(node, swarm, body).await,
+            Operation::SiteDelete => self.site_delete(node, swarm, body).await,
+            _ => {
+                let request = SiteCleanup::read(body)?;
+                let id = request.id.clone();
+                self.change_site(node, swarm, &id, &Change::Cleanup(request)).await
+            }
+        }
+    }
 
     pub(super) async fn site_new(&self, node: &Node, body: Json) -> Outcome {
         let site = Site::read(body)?;
