@@ -17,6 +17,8 @@ const ROOT: &str = "http://127.0.0.1:1/";
 const MANY: usize = 2_100;
 /// Of a short one, where it matters who is asked and not for how much.
 const SEVERAL: usize = 60;
+/// How long an answer is waited for: a thousand sites are changed in one request, on whatever machine.
+const PATIENT: [&str; 2] = ["--dcc_timeout", "600000"];
 /// Queries of one path: more than the limits against traps allow.
 const QUERIES: usize = 1_100;
 /// Proxies that a site may have.
@@ -668,7 +670,7 @@ fn server() -> RawServer {
 fn every_operation_through_a_node_alone() {
     let work = tempfile::tempdir().unwrap();
     let (node, data) = node_alone(work.path());
-    let asks = |arguments: &[&str]| run(&[&["dc", "--data", &data], arguments].concat());
+    let asks = |arguments: &[&str]| run(&[&["dc", "--data", &data], &PATIENT[..], arguments].concat());
     run_through(&asks, MANY, true, &server());
     drop(node);
 }
@@ -683,7 +685,7 @@ fn every_operation_through_each_of_three_nodes_while_another_is_down() {
         wait_until("all nodes are there and all slots are held", || alive(&fleet) == 3 && fleet.totals().0 == 4_096);
         fleet.kill_node(down);
         wait_until("the others hold its slots", || alive(&fleet) == 2 && fleet.totals().0 == 4_096);
-        let asks = |arguments: &[&str]| fleet.through(through, "dc", arguments);
+        let asks = |arguments: &[&str]| fleet.through(through, "dc", &[&PATIENT[..], arguments].concat());
         run_through(&asks, if through == 0 { MANY } else { SEVERAL }, false, &server);
         fleet.start_node(down);
     }
