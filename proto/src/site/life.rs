@@ -150,10 +150,10 @@ impl Site {
         if least > most {
             return bad("RECRAWL_PERIOD_MIN", format!("{least} minutes are more than RECRAWL_PERIOD_MAX, {most}"));
         }
-        if let Some(order) = self.text("AUTO_REMOVE_RESOURCES_ORDER") {
-            if let Err(error) = Query::of_criterions(Source::Urls, "", order, None, 0) {
-                return bad("AUTO_REMOVE_RESOURCES_ORDER", error.to_string());
-            }
+        if let Some(order) = self.text("AUTO_REMOVE_RESOURCES_ORDER")
+            && let Err(error) = Query::of_criterions(Source::Urls, "", order, None, 0)
+        {
+            return bad("AUTO_REMOVE_RESOURCES_ORDER", error.to_string());
         }
         Ok(())
     }
