@@ -19,14 +19,14 @@ fn row_key(crawl: &str) -> Vec<u8> {
 impl Store {
     /// What URLs failed of, by crawl.
     pub fn failings(&self) -> Result<BTreeMap<String, ErrorTimes>, StoreError> {
-        let rows = self.rows("meta", PREFIX.to_vec(), PREFIX.to_vec());
-        let read = |row: Result<(Box<[u8]>, Box<[u8]>), StoreError>| {
+        let mut failings = BTreeMap::new();
+        for row in self.rows("meta", PREFIX.to_vec(), PREFIX.to_vec()) {
             let (key, value) = row?;
             let crawl = String::from_utf8_lossy(&key[PREFIX.len()..]).into_owned();
             let times = proto::wire::decode(&value).map_err(|error| StoreError::damaged("meta", error))?;
-            Ok((crawl, times))
-        };
-        rows.map(read).collect()
+            failings.insert(crawl, times);
+        }
+        Ok(failings)
     }
 }
 
