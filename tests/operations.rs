@@ -1,21 +1,30 @@
 //! Every operation of the Distributed Crawler in one table: good, bad, empty, repeated, unknown and long requests, through the command line of a node alone,
-//! and of three nodes of which one is down. What is wrong has its code, names its field, and changes nothing.
+//! and through each of three nodes while another one is down. What is wrong has its code, names its field, and changes nothing.
 
 use std::collections::BTreeSet;
 
 use proto::site::{Operation, md5_hex};
 use serde_json::{Value, json};
 use tests::fleet::Fleet;
+use tests::program::{Ended, run};
 use tests::raw::{RawServer, Reply};
-use tests::sites::{dc, node_alone, site};
+use tests::sites::{dc_by, node_alone};
 use tests::wait_until;
 
 /// Nothing listens there, and the sites of the table are suspended.
 const ROOT: &str = "http://127.0.0.1:1/";
-/// Objects of a long request: more than go in one part.
-const MANY: usize = 1_100;
-/// Of those that are changed one after the other.
+/// Objects of a long request: more than go in two parts.
+const MANY: usize = 2_100;
+/// Of sites, each of which every node has to write down: more than go in one part.
+const SITES: usize = 1_100;
+/// Of a short one, where it matters who is asked and not for how much.
 const SEVERAL: usize = 60;
+/// How long an answer is waited for: a thousand sites are changed in one request, on whatever machine.
+const PATIENT: [&str; 2] = ["--dcc_timeout", "600000"];
+/// Queries of one path: more than the limits against traps allow.
+const QUERIES: usize = 1_100;
+/// Proxies that a site may have.
+const PROXIES: usize = 64;
 
 /// What an operation must come to.
 enum Expected {
@@ -31,19 +40,24 @@ enum Expected {
     Has(&'static str, Value),
     /// It fails with this code, and the message has this word.
     Refused(u64, &'static str),
+    /// As things stand it fails with this code and word, but for so many of a list, which have status 0.
+    Stopped(u64, &'static str, usize),
     /// It is done.
     Done,
     /// It is done as far as nodes answer, and the entry says so.
     Partly,
 }
 
-use Expected::{All, Count, Done, Has, Is, Partly, Refused, Statuses};
+use Expected::{All, Count, Done, Has, Is, Partly, Refused, Statuses, Stopped};
 
 type Row = (&'static str, Value, Expected);
 
+/// Runs the program's command `dc` with these arguments, and asks some node.
+type Asks<'a> = dyn Fn(&[&str]) -> Ended + 'a;
+
 /// What is wrong with the answer to a row.
-fn wrong(data: &str, (operation, body, expected): &Row) -> Option<String> {
-    let (ended, answer) = dc(data, operation, body, &[]);
+fn wrong(asks: &Asks, (operation, body, expected): &Row) -> Option<String> {
+    let (ended, answer) = dc_by(asks, operation, body);
     let object = &answer["itemsList"][0]["itemObject"];
     let statuses = || object["statuses"].as_array().map(Vec::as_slice).unwrap_or_default();
     let met = match expected {
@@ -55,18 +69,23 @@ fn wrong(data: &str, (operation, body, expected): &Row) -> Option<String> {
         Refused(code, word) => {
             object["errorCode"] == *code && object["errorMessage"].as_str().is_some_and(|said| said.contains(word))
         }
+        Stopped(code, word, done) => {
+            let refused =
+                object["errorCode"] == *code && statuses().iter().filter(|status| **status == 0).count() == *done;
+            refused && object["errorMessage"].as_str().is_some_and(|said| said.contains(word))
+        }
         Done => true,
         Partly => answer["itemsList"][0]["errorCode"] == 1,
     };
-    let code = if matches!(expected, Refused(..) | Partly) { 1 } else { 0 };
+    let code = if matches!(expected, Refused(..) | Stopped(..) | Partly) { 1 } else { 0 };
     let entries = answer["itemsList"].as_array().map(Vec::len);
     let good = met && ended.code == Some(code) && entries == Some(1);
     let short = |text: String| text.chars().take(500).collect::<String>();
     (!good).then(|| format!("{operation} {}\n{}", short(body.to_string()), short(ended.to_string())))
 }
 
-fn check(data: &str, row: &Row) {
-    assert_eq!(wrong(data, row), None);
+fn check(asks: &Asks, row: &Row) {
+    assert_eq!(wrong(asks, row), None);
 }
 
 fn url(path: &str) -> String {
@@ -78,9 +97,10 @@ fn urls(count: usize, of: impl Fn(usize) -> Value) -> Value {
 }
 
 /// Operations on sites.
-fn sites() -> Vec<Row> {
+fn sites(many: usize) -> Vec<Row> {
     let named = |id: &str| json!({"id": id});
     let suspended = |id: &str| json!({"id": id, "urls": [ROOT], "state": 3});
+    let property = |name: &str, value: &str| json!({"id": "x", "properties": [{"name": name, "value": value}]});
     vec![
         ("SITE_NEW", suspended("news"), Statuses(json!(["news"]))),
         ("SITE_NEW", suspended("news"), Refused(2020, "news")),
@@ -99,15 +119,27 @@ fn sites() -> Vec<Row> {
             json!({"id": "x", "properties": [{"name": "HTTP_FREQ_LIMITS", "value": {"max": 1, "period": 9_999_999}}]}),
             Refused(2000, "HTTP_FREQ_LIMITS"),
         ),
-        ("SITE_NEW", urls(SEVERAL, |n| json!({"id": format!("many-{n}"), "state": 2, "userId": 7})), Done),
+        ("SITE_NEW", urls(many, |n| json!({"id": format!("many-{n}"), "state": 2, "userId": 7})), Done),
+        ("SITE_NEW", urls(many, |n| named(&format!("many-{n}"))), Stopped(2020, "many-0", 0)),
+        ("SITE_NEW", json!({"id": "x", "urlType": 2}), Refused(2000, "urlType")),
+        ("SITE_NEW", json!({"id": "x", "filters": [{"pattern": "a", "state": 2}]}), Refused(2000, "filters[0].state")),
+        ("SITE_NEW", json!({"id": "x", "proxies": [{"host": "p:1", "state": 2}]}), Refused(2000, "state")),
+        ("SITE_NEW", property("AUTO_REMOVE_RESOURCES_ORDER", "nosuch"), Refused(2000, "AUTO_REMOVE_RESOURCES_ORDER")),
+        ("SITE_NEW", property("AUTO_REMOVE_RESOURCES", "some"), Refused(2000, "AUTO_REMOVE_RESOURCES")),
+        ("SITE_NEW", property("MODES_FLAG", "all"), Refused(2000, "MODES_FLAG")),
+        ("SITE_NEW", property("RECRAWL_PERIOD_MODE", "2"), Refused(2000, "RECRAWL_PERIOD_MODE")),
+        ("SITE_NEW", property("RECRAWL_PERIOD_MIN", "0"), Refused(2000, "RECRAWL_PERIOD_MIN")),
         ("SITE_STATUS", named("news"), Has("/state", json!(3))),
         ("SITE_STATUS", named("x"), Is(json!({"id": "x", "state": 9}))),
         ("SITE_STATUS", json!([]), Is(json!([]))),
         ("SITE_STATUS", json!({}), Refused(2000, "id")),
-        ("SITE_STATUS", urls(MANY, |n| named(&format!("many-{n}"))), Count(MANY)),
+        ("SITE_STATUS", urls(many, |n| named(&format!("many-{n}"))), Count(many)),
+        ("SITE_STATUS", json!({"id": "news", "measure": 2}), Refused(2000, "measure")),
+        ("SITE_STATUS", json!({"id": "news", "excludeList": ["nosuch"]}), Refused(2000, "excludeList")),
         ("SITE_FIND", json!({"url": ROOT}), Has("/0/id", json!("news"))),
         ("SITE_FIND", json!({"url": "http://nowhere.example/"}), Is(json!([]))),
-        ("SITE_FIND", json!({"criterions": {"WHERE": "userId = 7", "LIMIT": 1000}}), Count(SEVERAL)),
+        ("SITE_FIND", json!({"criterions": {"WHERE": "userId = 7", "LIMIT": 5000}}), Count(many)),
+        ("SITE_FIND", json!({"excludeList": ["nosuch"]}), Refused(2000, "excludeList")),
         ("SITE_FIND", json!({"criterions": {"WHERE": "nosuch = 1"}}), Refused(2000, "nosuch")),
         ("SITE_FIND", json!([]), Refused(2000, "one object")),
         ("SITE_UPDATE", json!({"id": "news", "maxErrors": 5}), Statuses(json!([0]))),
@@ -115,6 +147,13 @@ fn sites() -> Vec<Row> {
         ("SITE_UPDATE", json!({"id": "nosuch", "maxErrors": 5}), Refused(2020, "nosuch")),
         ("SITE_UPDATE", json!({"id": "news", "updateType": 3}), Refused(2000, "updateType")),
         ("SITE_UPDATE", json!({"id": "news", "contents": 3}), Refused(2000, "contents")),
+        ("SITE_UPDATE", json!({"id": "news", "cDate": "2026-11-17 02:00:00"}), Refused(2000, "cDate")),
+        ("SITE_UPDATE", json!({"id": "news", "tcDate": "soon"}), Refused(2000, "tcDate")),
+        ("SITE_UPDATE", json!({"id": "news", "tcDate": "2026-11-17 02:00:00"}), Statuses(json!([0]))),
+        ("SITE_STATUS", named("news"), Has("/tcDate", json!("2026-11-17 02:00:00"))),
+        ("SITE_UPDATE", json!({"id": "news", "errorMask": 3}), Refused(2000, "errorMask")),
+        ("SITE_UPDATE", json!({"id": "news", "iterations": 3}), Refused(2000, "iterations")),
+        ("SITE_UPDATE", json!({"id": "news", "moveURLs": 3}), Refused(2000, "moveURLs")),
         ("SITE_UPDATE", json!({}), Refused(2000, "id")),
         ("SITE_UPDATE", json!([]), Statuses(json!([]))),
         ("SITE_UPDATE", json!({"criterions": {"WHERE": "userId = 7 AND nosuch = 1"}}), Refused(2000, "nosuch")),
@@ -125,20 +164,23 @@ fn sites() -> Vec<Row> {
             Statuses(json!([["many-1", "many-2"]])),
         ),
         ("SITE_FIND", json!({"criterions": {"WHERE": "categoryId = 4"}}), Count(2)),
-        ("SITE_UPDATE", urls(SEVERAL, |n| json!({"id": format!("many-{n}"), "priority": 5})), All(SEVERAL, json!(0))),
+        ("SITE_UPDATE", urls(many, |n| json!({"id": format!("many-{n}"), "priority": 5})), All(many, json!(0))),
+        ("SITE_FIND", json!({"criterions": {"WHERE": "priority = 5 AND userId = 7", "LIMIT": 5000}}), Count(many)),
+        ("SITE_CLEANUP", urls(many, |n| json!({"id": format!("many-{n}"), "state": 2})), All(many, json!(0))),
         ("SITE_DELETE", named("many-0"), Statuses(json!([0]))),
         ("SITE_DELETE", named("many-0"), Refused(2020, "many-0")),
         ("SITE_DELETE", json!({"id": "0"}), Refused(2000, "general")),
         ("SITE_DELETE", json!({}), Refused(2000, "id")),
+        ("SITE_DELETE", json!({"id": "news", "delayedType": 2}), Refused(2000, "delayedType")),
         ("SITE_DELETE", json!([]), Statuses(json!([]))),
         ("SITE_DELETE", json!({"criterions": {"WHERE": "categoryId = 4"}}), Done),
-        ("SITE_DELETE", urls(SEVERAL - 3, |n| named(&format!("many-{}", n + 3))), All(SEVERAL - 3, json!(0))),
+        ("SITE_DELETE", urls(many - 3, |n| named(&format!("many-{}", n + 3))), All(many - 3, json!(0))),
         ("SITE_FIND", json!({"criterions": {"WHERE": "userId = 7"}}), Is(json!([]))),
     ]
 }
 
 /// Operations on URLs, of which the site has its root in the beginning and in the end.
-fn urls_of_sites(whole: bool) -> Vec<Row> {
+fn urls_of_sites(many: usize, whole: bool) -> Vec<Row> {
     let at = |path: &str| json!({"siteId": "news", "url": url(path)});
     let by = |condition: &str| json!({"siteId": "news", "criterions": {"WHERE": condition, "LIMIT": 5000}});
     let nowhere = json!({"siteId": "nosuch", "url": ROOT});
@@ -153,8 +195,7 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
         }
         body
     };
-    let many = |path: &str| urls(MANY, |n| at(&format!("{path}/{n}")));
-    let several = |path: &str| urls(SEVERAL, |n| at(&format!("{path}/{n}")));
+    let all = |path: &str| urls(many, |n| at(&format!("{path}/{n}")));
     let counted = |count: usize| {
         (
             "SQL_CUSTOM",
@@ -163,8 +204,8 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
         )
     };
     let mut rows = vec![
-        ("URL_NEW", many("page"), All(MANY, json!(0))),
-        ("URL_NEW", many("page"), All(MANY, json!(2))),
+        ("URL_NEW", all("page"), All(many, json!(0))),
+        ("URL_NEW", all("page"), All(many, json!(2))),
         ("URL_NEW", json!([]), Statuses(json!([]))),
         ("URL_NEW", nowhere.clone(), Refused(2000, "nosuch")),
         ("URL_NEW", json!({"siteId": "news", "url": "nonsense"}), Refused(2000, "url")),
@@ -193,10 +234,10 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
         ("URL_NEW", json!({"siteId": "news", "url": url("more"), "urlUpdate": {"state": 1}}), Statuses(json!([2]))),
         ("URL_STATUS", at("more"), Has("/0/state", json!(1))),
         // More than a thousand queries of one path are a trap, whoever hands them in.
-        ("URL_NEW", urls(MANY, |n| at(&format!("trap?n={n}"))), Refused(2000, "path_queries_max")),
+        ("URL_NEW", urls(QUERIES, |n| at(&format!("trap?n={n}"))), Stopped(2000, "path_queries_max", 1_000)),
         ("URL_DELETE", by("url LIKE '%/trap?n=%'"), Statuses(json!([1_000]))),
-        counted(MANY + 2),
-        ("URL_STATUS", many("page"), Count(MANY)),
+        counted(many + 2),
+        ("URL_STATUS", all("page"), Count(many)),
         ("URL_STATUS", json!([]), Is(json!([]))),
         ("URL_STATUS", at("unknown"), Is(json!([]))),
         ("URL_STATUS", nowhere.clone(), Is(json!([]))),
@@ -216,10 +257,10 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
         ("URL_STATUS", json!({"siteId": "news", "urlMd5": md5_hex("http://nowhere.example/")}), Is(json!([]))),
         (
             "URL_STATUS",
-            urls(MANY, |n| json!({"siteId": "news", "urlMd5": md5_hex(&url(&format!("page/{n}")))})),
-            Count(MANY),
+            urls(many, |n| json!({"siteId": "news", "urlMd5": md5_hex(&url(&format!("page/{n}")))})),
+            Count(many),
         ),
-        ("URL_FETCH", json!({"sitesList": ["news"], "maxURLs": 5000}), Count(MANY + 2)),
+        ("URL_FETCH", json!({"sitesList": ["news"], "maxURLs": 5000}), Count(many + 2)),
         (
             "URL_FETCH",
             json!({"sitesList": ["news"], "urlsCriterions": {"WHERE": "url LIKE '%/page/1_'", "ORDER BY": "url"}}),
@@ -265,16 +306,30 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
         (
             "URL_UPDATE",
             json!({"siteId": "news", "state": 1, "criterions": {"WHERE": "url LIKE '%page/%'", "LIMIT": 5000}}),
-            Statuses(json!([MANY])),
+            Statuses(json!([many])),
         ),
         (
             "URL_UPDATE",
             json!({"siteId": "news", "state": 1, "criterions": {"WHERE": "nosuch = 1"}}),
             Refused(2000, "nosuch"),
         ),
-        ("URL_CLEANUP", several("page"), All(SEVERAL, json!(0))),
+        ("URL_CLEANUP", by("state = 1 AND url LIKE '%page/1_'"), Statuses(json!([10]))),
+        ("URL_CLEANUP", all("page"), All(many, json!(0))),
         ("URL_STATUS", at("page/1"), Has("/0/state", json!(0))),
-        ("URL_CLEANUP", by("state = 1 AND url LIKE '%page/%'"), Statuses(json!([MANY - SEVERAL]))),
+        ("URL_CLEANUP", by("state = 1 AND url LIKE '%page/%'"), Statuses(json!([0]))),
+        ("URL_CLEANUP", json!({"siteId": "news", "url": ROOT, "state": 1}), Refused(2000, "state")),
+        ("URL_UPDATE", urls(many, |n| with(at(&format!("page/{n}")), json!({"state": 1}))), All(many, json!(0))),
+        (
+            "URL_FETCH",
+            json!({"sitesList": ["news"], "maxURLs": 5000, "criterions": {"WHERE": "state = 1 AND url LIKE '%page/%'"}}),
+            Count(many),
+        ),
+        ("URL_UPDATE", urls(many, |n| with(at(&format!("page/{n}")), json!({"state": 0}))), All(many, json!(0))),
+        ("URL_FETCH", urls(many, |_| json!({"sitesList": ["news"], "maxURLs": 1})), Count(many)),
+        ("URL_STATUS", json!({"siteId": "news", "url": ROOT, "urlType": 2}), Refused(2000, "urlType")),
+        ("URL_DELETE", json!({"siteId": "news", "url": ROOT, "delayedType": 2}), Refused(2000, "delayedType")),
+        ("URL_DELETE", json!({"siteId": "news", "url": ROOT, "state": 1}), Refused(2000, "state")),
+        ("URL_CONTENT", urls(many, |n| with(at(&format!("page/{n}")), json!({"contentTypeMask": 1}))), Count(many)),
         ("URL_CLEANUP", by("httpCode = 999"), Statuses(json!([0]))),
         ("URL_CLEANUP", at("unknown"), Refused(2020, "no such URL")),
         ("URL_CLEANUP", nowhere.clone(), Refused(2020, "nosuch")),
@@ -307,10 +362,10 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
         (
             "URL_PUT",
             urls(
-                SEVERAL,
+                many,
                 |n| json!({"siteId": "news", "url": url(&format!("page/{n}")), "contentType": 1, "putDict": {"data": "YmFy"}}),
             ),
-            All(SEVERAL, json!(0)),
+            All(many, json!(0)),
         ),
         (
             "URL_PUT",
@@ -346,7 +401,7 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
     ];
     for operation in ["URL_HISTORY", "URL_STATS"] {
         rows.extend([
-            (operation, several("page"), Count(SEVERAL)),
+            (operation, all("page"), Count(many)),
             (operation, at("page/0"), Has("/0/url", json!(url("page/0")))),
             (operation, at("unknown"), Is(json!([]))),
             (operation, nowhere.clone(), Refused(2020, "nosuch")),
@@ -370,13 +425,13 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
         ("URL_AGE", json!({"siteId": "news"}), Is(json!([]))),
         (
             "URL_AGE",
-            json!({"siteId": "news", "maxURLs": 40, "urlsCriterions": {"WHERE": "url LIKE '%page/%'"}}),
+            json!({"siteId": "news", "maxURLs": 40, "urlsCriterions": {"WHERE": "url LIKE '%page/4_' OR url LIKE '%page/5_' OR url LIKE '%page/1_' OR url LIKE '%page/2_'"}}),
             Is(json!([["news", 40]])),
         ),
         ("URL_AGE", json!({"siteId": "news", "maxURLs": 10_001}), Refused(2000, "maxURLs")),
         ("URL_AGE", json!({"siteId": "nosuch"}), Refused(2020, "nosuch")),
         ("URL_AGE", json!([]), Refused(2000, "object")),
-        counted(MANY + 2 - 40),
+        counted(many + 2 - 40),
         ("URL_DELETE", at("more"), Statuses(json!([0]))),
         ("URL_DELETE", at("more"), Refused(2020, "no such URL")),
         ("ATTRIBUTE_FETCH", json!({"siteId": "news", "name": "colour"}), Is(json!([]))),
@@ -384,7 +439,10 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
         ("URL_DELETE", json!({"siteId": "news"}), Refused(2000, "url")),
         ("URL_DELETE", json!({"siteId": "news", "criterions": {"WHERE": "url LIKE 1"}}), Refused(2000, "criterions")),
         ("URL_DELETE", json!([]), Statuses(json!([]))),
-        ("URL_DELETE", by("url LIKE '%page/%'"), Statuses(json!([MANY - 40]))),
+        ("URL_DELETE", by("url LIKE '%page/3_'"), Statuses(json!([10]))),
+        // Some have aged, some are gone, and of the others each is deleted once.
+        ("URL_DELETE", all("page"), Stopped(2020, "no such URL", many - 50)),
+        ("URL_DELETE", by("url LIKE '%page/%'"), Statuses(json!([0]))),
         counted(1),
         ("URL_PURGE", json!({"siteId": "nosuch"}), Refused(2020, "nosuch")),
         ("URL_PURGE", json!({"siteId": "news", "maxURLs": 0}), Refused(2000, "maxURLs")),
@@ -408,48 +466,58 @@ fn urls_of_sites(whole: bool) -> Vec<Row> {
 }
 
 /// What is kept beside sites, and batches.
-fn things_beside() -> Vec<Row> {
+fn things_beside(many: usize) -> Vec<Row> {
     let attribute = |name: &str| json!({"siteId": "news", "name": name, "value": "x"});
     let proxy = |host: &str| json!({"siteId": "news", "host": host});
+    let proxies = |count: usize| urls(count, |n| proxy(&format!("127.0.0.1:{}", n + 1)));
     vec![
         ("ATTRIBUTE_SET", attribute("a"), Statuses(json!([0]))),
         ("ATTRIBUTE_SET", attribute("a"), Statuses(json!([2]))),
-        ("ATTRIBUTE_SET", urls(MANY, |n| attribute(&format!("n{n}"))), All(MANY, json!(0))),
+        ("ATTRIBUTE_SET", urls(many, |n| attribute(&format!("n{n}"))), All(many, json!(0))),
         ("ATTRIBUTE_SET", json!([]), Statuses(json!([]))),
         ("ATTRIBUTE_SET", json!({"siteId": "news"}), Refused(2000, "name")),
         ("ATTRIBUTE_SET", json!({"siteId": "nosuch", "name": "a"}), Refused(2020, "nosuch")),
         ("ATTRIBUTE_UPDATE", attribute("a"), Statuses(json!([true]))),
         ("ATTRIBUTE_UPDATE", attribute("fresh"), Statuses(json!([true]))),
+        ("ATTRIBUTE_UPDATE", urls(many, |n| attribute(&format!("n{n}"))), All(many, json!(true))),
         ("ATTRIBUTE_UPDATE", json!({"siteId": "news", "name": "a", "urlMd5": "x"}), Refused(2000, "urlMd5")),
         ("ATTRIBUTE_UPDATE", json!({"siteId": "nosuch", "name": "a"}), Refused(2020, "nosuch")),
         ("ATTRIBUTE_UPDATE", json!([]), Statuses(json!([]))),
-        ("ATTRIBUTE_FETCH", json!({"siteId": "news"}), Count(MANY + 2)),
+        ("ATTRIBUTE_FETCH", json!({"siteId": "news"}), Count(many + 2)),
+        ("ATTRIBUTE_FETCH", urls(many, |n| json!({"siteId": "news", "name": format!("n{n}")})), Count(many)),
         ("ATTRIBUTE_FETCH", json!({"siteId": "news", "name": "nosuch"}), Is(json!([]))),
         ("ATTRIBUTE_FETCH", json!([]), Is(json!([]))),
         ("ATTRIBUTE_FETCH", json!({"siteId": "nosuch"}), Refused(2020, "nosuch")),
         ("ATTRIBUTE_FETCH", json!({"siteId": "news", "criterions": {"WHERE": "x = 1"}}), Refused(2000, "character")),
         (
             "ATTRIBUTE_DELETE",
-            json!({"siteId": "news", "criterions": {"WHERE": "name LIKE 'n%'", "LIMIT": 5000}}),
+            json!({"siteId": "news", "criterions": {"WHERE": "name LIKE 'n1%'", "LIMIT": 5000}}),
             Statuses(json!([true])),
         ),
+        ("ATTRIBUTE_DELETE", urls(many, |n| json!({"siteId": "news", "name": format!("n{n}")})), Done),
+        ("ATTRIBUTE_FETCH", json!({"siteId": "news"}), Count(2)),
         ("ATTRIBUTE_DELETE", json!({"siteId": "news", "name": "n1"}), Statuses(json!([false]))),
         ("ATTRIBUTE_DELETE", json!({"siteId": "news", "name": "x".repeat(33)}), Refused(2000, "name")),
         ("ATTRIBUTE_DELETE", json!({"siteId": "nosuch", "name": "a"}), Refused(2020, "nosuch")),
         ("ATTRIBUTE_DELETE", json!([]), Statuses(json!([]))),
-        ("PROXY_NEW", urls(64, |n| proxy(&format!("127.0.0.1:{}", n + 1))), All(64, json!(0))),
-        ("PROXY_NEW", proxy("127.0.0.1:1"), Refused(2020, "already")),
-        ("PROXY_NEW", proxy("127.0.0.1:99"), Refused(2000, "proxies")),
+        ("PROXY_NEW", proxies(PROXIES), All(PROXIES, json!(0))),
+        ("PROXY_NEW", proxy("127.0.0.1:1"), Stopped(2020, "already", 0)),
+        ("PROXY_NEW", proxies(PROXIES + many), Stopped(2020, "at most 64", 0)),
+        ("PROXY_NEW", json!({"siteId": "news", "host": "127.0.0.1:99", "state": 2}), Refused(2000, "state")),
         ("PROXY_NEW", proxy("nonsense"), Refused(2000, "host")),
         ("PROXY_NEW", json!({"siteId": "nosuch", "host": "127.0.0.1:1"}), Refused(2020, "nosuch")),
         ("PROXY_NEW", json!([]), Statuses(json!([]))),
         ("PROXY_UPDATE", json!({"siteId": "news", "host": "127.0.0.1:1", "priority": 9}), Statuses(json!([0]))),
         ("PROXY_UPDATE", proxy("127.0.0.1:99"), Refused(2020, "no proxy")),
+        ("PROXY_UPDATE", proxies(PROXIES + many), Stopped(2020, "no proxy", PROXIES)),
+        ("PROXY_UPDATE", json!({"siteId": "news", "host": "127.0.0.1:1", "state": 2}), Refused(2000, "state")),
         ("PROXY_UPDATE", json!({"siteId": "news", "host": "127.0.0.1:1", "nosuch": 9}), Refused(2000, "nosuch")),
         ("PROXY_UPDATE", json!({"siteId": "nosuch", "host": "127.0.0.1:1"}), Refused(2020, "nosuch")),
         ("PROXY_UPDATE", json!([]), Statuses(json!([]))),
         ("PROXY_STATUS", proxy("127.0.0.1:1"), Has("/0/priority", json!(9))),
         ("PROXY_STATUS", proxy("127.0.0.1:99"), Is(json!([]))),
+        ("PROXY_STATUS", proxies(PROXIES + many), Count(PROXIES)),
+        ("PROXY_FIND", proxies(PROXIES + many), Count(PROXIES)),
         ("PROXY_STATUS", json!({"siteId": "nosuch", "host": "127.0.0.1:1"}), Refused(2020, "nosuch")),
         ("PROXY_STATUS", json!({"siteId": "news"}), Refused(2000, "host")),
         ("PROXY_STATUS", json!([]), Is(json!([]))),
@@ -457,8 +525,8 @@ fn things_beside() -> Vec<Row> {
         ("PROXY_FIND", json!({"siteId": "news", "criterions": {"WHERE": "priority > 99"}}), Is(json!([]))),
         ("PROXY_FIND", json!({"siteId": "news", "criterions": {"WHERE": "x = 1"}}), Refused(2000, "character")),
         ("PROXY_FIND", json!({"siteId": "nosuch"}), Refused(2020, "nosuch")),
-        ("PROXY_DELETE", urls(64, |n| proxy(&format!("127.0.0.1:{}", n + 1))), All(64, json!(0))),
-        ("PROXY_DELETE", proxy("127.0.0.1:1"), Refused(2020, "no proxy")),
+        ("PROXY_DELETE", proxies(PROXIES + many), Stopped(2020, "no proxy", PROXIES)),
+        ("PROXY_DELETE", proxy("127.0.0.1:99"), Refused(2020, "no proxy")),
         ("PROXY_DELETE", json!({"siteId": "nosuch", "host": "127.0.0.1:1"}), Refused(2020, "nosuch")),
         ("PROXY_DELETE", json!({"siteId": "news"}), Refused(2000, "host")),
         ("PROXY_DELETE", json!([]), Statuses(json!([]))),
@@ -479,6 +547,8 @@ fn things_beside() -> Vec<Row> {
         ("SITE_CLEANUP", json!({"id": "news", "state": 7}), Refused(2000, "state")),
         ("SITE_CLEANUP", json!({"id": "news", "historyCleanUp": 3}), Refused(2000, "historyCleanUp")),
         ("SITE_CLEANUP", json!({}), Refused(2000, "id")),
+        ("SITE_CLEANUP", json!({"id": "news", "delayedType": 2}), Refused(2000, "delayedType")),
+        ("SITE_CLEANUP", json!({"id": "news", "saveRootUrls": 2}), Refused(2000, "saveRootUrls")),
         ("SITE_CLEANUP", json!([]), Statuses(json!([]))),
         ("ATTRIBUTE_FETCH", json!({"siteId": "news"}), Is(json!([]))),
         ("URL_FETCH", json!({"sitesList": ["news"]}), Count(1)),
@@ -488,27 +558,107 @@ fn things_beside() -> Vec<Row> {
     ]
 }
 
-fn run_through(data: &str, whole: bool, server: &RawServer) {
+fn run_through(asks: &Asks, many: usize, whole: bool, server: &RawServer) {
     let (mut asked, mut failures) = (BTreeSet::new(), Vec::new());
-    for row in sites().into_iter().chain(urls_of_sites(whole)).chain(things_beside()) {
-        failures.extend(wrong(data, &row));
+    let table = || sites(many.min(SITES)).into_iter().chain(urls_of_sites(many, whole)).chain(things_beside(many));
+    for row in table() {
+        failures.extend(wrong(asks, &row));
         asked.insert(row.0);
     }
     assert!(failures.is_empty(), "{} rows are wrong:\n{}", failures.len(), failures.join("\n"));
     let all: BTreeSet<&str> = Operation::ALL.iter().map(|(name, _)| *name).collect();
     assert_eq!(asked, all, "every operation has its rows");
-    assert_eq!(site(data, "x"), json!({"id": "x", "state": 9}), "what is wrong changes nothing");
+    each_site_gives_its_share(asks);
+    what_is_wrong_changes_nothing(asks, table().filter(|(_, _, expected)| matches!(expected, Refused(2000 | 2020, _))));
 
     // A batch is crawled and answered in the call, whoever holds the slot of its host.
     let live = json!({"id": "live", "urls": [server.url("/")], "requestDelay": 20, "moveURLs": false});
-    check(data, &("SITE_NEW", live, Statuses(json!(["live"]))));
+    check(asks, &("SITE_NEW", live, Statuses(json!(["live"]))));
     let batch = json!({"id": 5, "items": [{"siteId": "live", "urlObj": {"url": server.url("/now")}}]});
     wait_until("a batch is crawled in the call", || {
-        let (_, answer) = dc(data, "BATCH", &batch, &[]);
+        let (_, answer) = dc_by(asks, "BATCH", &batch);
         let item = &answer["itemsList"][0]["itemObject"]["items"][0];
         item["urlObj"]["status"] == 7 && item["urlContentResponse"]["rawContents"][0]["buffer"].is_string()
     });
-    check(data, &("SITE_DELETE", json!({"id": "live"}), Statuses(json!([0]))));
+    check(asks, &("SITE_DELETE", json!({"id": "live"}), Statuses(json!([0]))));
+}
+
+/// Sites give as many URLs as the others, as far as they have them, and take turns where there are more of them than URLs are wanted.
+fn each_site_gives_its_share(asks: &Asks) {
+    let ids = ["few", "more", "most"];
+    for (id, count) in ids.into_iter().zip([3, 30, 40]) {
+        check(
+            asks,
+            &("SITE_NEW", json!({"id": id, "urls": [ROOT], "moveURLs": false, "state": 3}), Statuses(json!([id]))),
+        );
+        let new = urls(count, |n| json!({"siteId": id, "url": url(&n.to_string())}));
+        check(asks, &("URL_NEW", new, All(count, json!(0))));
+    }
+    let given = |wanted: usize, condition: &str| {
+        let body = json!({"sitesList": ids, "algorithm": 1, "maxURLs": wanted, "criterions": {"WHERE": condition}});
+        let (_, answer) = dc_by(asks, "URL_FETCH", &body);
+        let urls = answer["itemsList"][0]["itemObject"].as_array().cloned().unwrap_or_default();
+        ids.map(|id| urls.iter().filter(|url| url["siteId"] == id).count())
+    };
+    for condition in ["", "url LIKE '%/_'"] {
+        let [few, more, most] = given(20, condition);
+        assert_eq!((few, more + most, more.abs_diff(most)), (3, 17, 1), "who has fewer gives all, the others fill up");
+    }
+    assert_eq!(given(100, ""), [3, 30, 40]);
+    let turns = [given(1, ""), given(1, ""), given(1, "")];
+    let sums = [0, 1, 2].map(|at| turns.iter().map(|turn| turn[at]).sum::<usize>());
+    assert_eq!(sums, [1, 1, 1], "each has its turn");
+    assert_eq!(given(2, "url LIKE '%/3_'"), [0, 0, 2], "who has none is passed over");
+    for id in ids {
+        check(asks, &("SITE_DELETE", json!({"id": id}), Statuses(json!([0]))));
+    }
+}
+
+/// Every request of the table that is refused, whatever the site has, leaves everything as it is.
+fn what_is_wrong_changes_nothing(asks: &Asks, bad: impl Iterator<Item = Row>) {
+    let attribute = json!({"siteId": "news", "name": "kept", "value": "x"});
+    let content = json!({"siteId": "news", "url": url("page/0"), "contentType": 1, "putDict": {"data": "Zm9v"}});
+    for row in [
+        ("SITE_NEW", json!({"id": "news", "urls": [ROOT], "state": 3, "maxErrors": 4}), Statuses(json!(["news"]))),
+        ("URL_NEW", urls(9, |n| json!({"siteId": "news", "url": url(&format!("page/{n}"))})), All(9, json!(0))),
+        ("URL_UPDATE", json!({"siteId": "news", "url": url("page/1"), "state": 1}), Statuses(json!([0]))),
+        ("ATTRIBUTE_SET", attribute, Statuses(json!([0]))),
+        ("PROXY_NEW", json!({"siteId": "news", "host": "127.0.0.1:1", "priority": 3}), Statuses(json!([0]))),
+        ("URL_PUT", content, Statuses(json!([0]))),
+    ] {
+        check(asks, &row);
+    }
+    let counted = ["resources", "contents", "collectedURLs", "newURLs", "errors", "size"]; // they come a moment later
+    let looks = [
+        ("SITE_FIND", json!({"criterions": {"ORDER BY": "id", "LIMIT": 1000}, "excludeList": counted})),
+        (
+            "SQL_CUSTOM",
+            json!({"query": "SELECT siteId, url, status, state, priority, round, depth, errorMask FROM urls ORDER BY url LIMIT 1000"}),
+        ),
+        ("ATTRIBUTE_FETCH", json!({"siteId": "news"})),
+        ("PROXY_FIND", json!({"siteId": "news"})),
+        ("URL_CONTENT", json!({"siteId": "news", "url": url("page/0"), "contentTypeMask": 1})),
+    ];
+    let look = || {
+        let told =
+            looks.iter().map(|(operation, body)| dc_by(asks, operation, body).1["itemsList"][0]["itemObject"].clone());
+        told.collect::<Vec<Value>>()
+    };
+    let before = look();
+    assert!(before[1]["rows"].as_array().is_some_and(|rows| rows.len() == 10), "{}", before[1]);
+    assert_eq!(before[4][0]["processedContents"][0]["buffer"], "Zm9v");
+    let (mut refused, mut failures) = (BTreeSet::new(), Vec::new());
+    for row in bad {
+        failures.extend(wrong(asks, &row));
+        refused.insert(row.0);
+    }
+    assert!(failures.is_empty(), "{} bad requests are not refused again:\n{}", failures.len(), failures.join("\n"));
+    let all: BTreeSet<&str> = Operation::ALL.iter().map(|(name, _)| *name).collect();
+    assert_eq!(refused, all, "every operation was asked for something that is wrong");
+    for ((operation, _), (before, after)) in looks.iter().zip(before.iter().zip(look())) {
+        assert_eq!(*before, after, "what is wrong changes nothing that {operation} tells");
+    }
+    check(asks, &("SITE_DELETE", json!({"id": "news"}), Statuses(json!([0]))));
 }
 
 fn server() -> RawServer {
@@ -522,21 +672,29 @@ fn server() -> RawServer {
 fn every_operation_through_a_node_alone() {
     let work = tempfile::tempdir().unwrap();
     let (node, data) = node_alone(work.path());
-    run_through(&data, true, &server());
+    let asks = |arguments: &[&str]| run(&[&["dc", "--data", &data], &PATIENT[..], arguments].concat());
+    run_through(&asks, MANY, true, &server());
     drop(node);
 }
 
 #[test]
-fn every_operation_through_three_nodes_of_which_one_is_down() {
+fn every_operation_through_each_of_three_nodes_while_another_is_down() {
     let work = tempfile::tempdir().unwrap();
     let mut fleet = Fleet::start(work.path(), 3, "");
-    wait_until("all slots are held", || fleet.totals().0 == 4_096);
-    fleet.kill_node(1);
-    let data = fleet.folder().to_owned();
-    wait_until("the others hold its slots", || {
-        let told = fleet.ask(&["nodes"]);
-        let alive = told["Nodes"].as_array().into_iter().flatten().filter(|node| node["report"]["Ok"].is_object());
-        alive.count() == 2 && fleet.totals().0 == 4_096
-    });
-    run_through(&data, false, &server());
+    let server = server();
+    for through in 0..3 {
+        let down = (through + 1) % 3;
+        wait_until("all nodes are there and all slots are held", || alive(&fleet) == 3 && fleet.totals().0 == 4_096);
+        fleet.kill_node(down);
+        wait_until("the others hold its slots", || alive(&fleet) == 2 && fleet.totals().0 == 4_096);
+        let asks = |arguments: &[&str]| fleet.through(through, "dc", &[&PATIENT[..], arguments].concat());
+        run_through(&asks, if through == 0 { MANY } else { SEVERAL }, false, &server);
+        fleet.start_node(down);
+    }
+}
+
+/// How many nodes answer.
+fn alive(fleet: &Fleet) -> usize {
+    let told = fleet.ask(&["nodes"]);
+    told["Nodes"].as_array().into_iter().flatten().filter(|node| node["report"]["Ok"].is_object()).count()
 }

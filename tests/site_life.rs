@@ -14,6 +14,10 @@ fn serve(asked: &Asked<'_>) -> Reply {
         "/robots.txt" => Reply::status(404),
         "/good" => links("page"),
         "/bad" => links("gone"),
+        "/old" => links("leaf-old"),
+        "/kept" => links("leaf-kept"),
+        // Each is another page: none of them only repeats another one, whose content may go.
+        path if path.starts_with("/leaf") => Reply::page(&[format!("{path}#{path}")]),
         path if path.starts_with("/page") => Reply::page(&["/good"]),
         _ => Reply::status(404),
     }
@@ -56,7 +60,7 @@ fn three_nodes_keep_the_limits_of_sites_and_look_after_them() {
 
     wait_until("one has all its errors and is suspended", || {
         let told = site(data, "errors");
-        told["state"] == 3 && told["errorMask"] == 1 << 14
+        told["state"] == 3 && told["errorMask"] == 1 << 14 | 1 << 2
     });
     wait_until("one has all its pages and is suspended", || {
         let told = site(data, "pages");
@@ -87,6 +91,30 @@ fn three_nodes_keep_the_limits_of_sites_and_look_after_them() {
     let next = site(data, "again")["recrawlDate"].as_str().unwrap().to_owned();
     assert!(next.as_str() > "2026" && next.as_str() < "2200", "{next}");
 
+    // What its URLs failed of is what the site failed of.
+    let bits = |id: &str| {
+        let query = format!("SELECT errorMask, COUNT(*) FROM urls WHERE siteId = '{id}' GROUP BY errorMask");
+        let (_, told) = dc(data, "SQL_CUSTOM", &json!({"query": query}), &[]);
+        let rows = told["itemsList"][0]["itemObject"]["rows"].as_array().cloned().unwrap_or_default();
+        rows.iter().map(|row| row["errorMask"].as_u64().unwrap_or(0)).fold(0, |mask, bits| mask | bits)
+    };
+    assert_eq!(errors["errorMask"].as_u64().unwrap(), bits("errors") | 1 << 14);
+    assert_eq!((bits("whole"), site(data, "whole")["errorMask"].as_u64()), (0, Some(0)));
+
+    // Begun again, it has as many errors to go, and those from before stay as they are.
+    let restart = json!({"id": "errors", "state": 6});
+    wait_until("it begins again", || dc(data, "SITE_UPDATE", &restart, &[]).0.code == Some(0));
+    wait_until("it has all its errors once more", || {
+        let told = site(data, "errors");
+        told["state"] == 3 && told["iterations"] == 1 && told["errorMask"] == 1 << 14 | 1 << 2
+    });
+    let again = site(data, "errors");
+    assert!((5..=7).contains(&again["errors"].as_u64().unwrap()), "{again}");
+    assert!((5..=7).contains(&again["restarted"]["errors"].as_u64().unwrap()), "{again}");
+    let failed = json!({"query": "SELECT COUNT(*) FROM urls WHERE siteId = 'errors' AND state = 2"});
+    let failed = dc(data, "SQL_CUSTOM", &failed, &[]).1["itemsList"][0]["itemObject"]["rows"][0]["COUNT(*)"].as_u64();
+    assert!((10..=14).contains(&failed.unwrap()), "{failed:?}");
+
     // What is counted is what a recount finds, on three nodes and on two.
     let recount = || {
         let (_, told) = dc(data, "FIELD_RECALCULATE", &json!({}), &[]);
@@ -106,4 +134,44 @@ fn three_nodes_keep_the_limits_of_sites_and_look_after_them() {
     assert_eq!(recount(), 0);
     fleet.start_node(2);
     wait_until("the node that was away forgets them too", || records(&fleet, 3) == Some(31));
+}
+
+#[test]
+fn urls_age_and_are_purged_without_anybody_asking() {
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::start(serve);
+    let fleet = Fleet::start(work.path(), 3, "upkeep_every_s = 2");
+    let data = fleet.folder();
+    let done = |operation: &str, body: Value| {
+        wait_until("it is done", || dc(data, operation, &body, &[]).0.code == Some(0));
+    };
+    // One of them is not to age.
+    for (id, modes) in [("old", 31), ("kept", 15)] {
+        let modes = json!([{"name": "MODES_FLAG", "value": modes}]);
+        let new = json!({"id": id, "urls": [server.url(&format!("/{id}"))], "requestDelay": 5, "properties": modes});
+        wait_until("the site is kept", || {
+            dc(data, "SITE_NEW", &new, &[]).0.code == Some(0) || site(data, id)["state"] == 1
+        });
+        wait_until("it is crawled", || site(data, id)["contents"] == 31);
+    }
+    let versions = |id: &str| {
+        let body = json!({"siteId": id, "url": server.url(&format!("/leaf-{id}7")), "contentTypeMask": 1026});
+        let (_, told) = dc(data, "URL_CONTENT", &body, &[]);
+        told["itemsList"][0]["itemObject"][0]["rawContents"].as_array().map(Vec::len)
+    };
+    assert_eq!((versions("old"), versions("kept")), (Some(1), Some(1)));
+    let criterion = json!([{"name": "AGING_URL_CRITERION", "value": "url LIKE '%/leaf%'"}]);
+    for id in ["old", "kept"] {
+        done("SITE_UPDATE", json!({"id": id, "properties": criterion}));
+    }
+    wait_until("all but the root URL have aged", || site(data, "old")["collectedURLs"] == 1);
+    wait_until("and are purged", || {
+        let (_, told) = dc(data, "SITE_STATUS", &json!({"id": "old", "measure": 1}), &[]);
+        told["itemsList"][0]["itemObject"]["deletedURLs"] == 0
+    });
+    // A URL that is handed in again begins with nothing: what it had is gone, and was not only hidden.
+    done("SITE_UPDATE", json!({"id": "old", "state": 3, "updateType": 1, "properties": []}));
+    done("URL_NEW", json!({"siteId": "old", "url": server.url("/leaf-old7")}));
+    assert_eq!((versions("old"), versions("kept")), (Some(0), Some(1)));
+    assert_eq!(site(data, "kept")["contents"], 31, "who is not to age keeps all");
 }

@@ -22,7 +22,7 @@ mod times;
 mod upkeep;
 mod urls;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use libp2p::PeerId;
 use proto::batch::{Discovered, EntryKind};
@@ -34,6 +34,7 @@ use proto::crawl::filter::Filter;
 use proto::crawl::politeness::SECOND;
 use proto::id::{NodeId, Slot};
 use proto::key::{UrlKey, crawl_name_is_valid};
+use proto::site::Turns;
 use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 use tokio::sync::{mpsc, watch};
@@ -135,6 +136,8 @@ struct Shared {
     /// Longest delay that a crawl may ask for.
     delay_max_ms: u64,
     counted: crawl::Counted,
+    /// Which sites gave URLs to URL_FETCH lately.
+    turns: Mutex<Turns>,
     /// Where calls of clients with fetchers of their own are carried out.
     desk: OnceLock<Desk>,
     /// Nodes that stand in the settings.
@@ -188,6 +191,7 @@ impl ClusteredNode {
             backups: Backups::default(),
             delay_max_ms: config.politeness.crawl_delay_max_ms,
             counted: crawl::Counted::default(),
+            turns: Mutex::default(),
             desk: OnceLock::new(),
             listed: cluster.nodes.iter().map(|(node, _)| node.peer).collect(),
             admissions: Admissions::default(),
@@ -268,7 +272,8 @@ impl ClusteredNode {
         source::start(&shared);
         own_fetch::start(&shared);
         tokio::spawn(observe(Arc::downgrade(&node)));
-        tokio::spawn(steward::look_after(Arc::downgrade(&shared)));
+        let upkeep_every = Duration::from_secs(section.upkeep_every_s);
+        tokio::spawn(steward::look_after(Arc::downgrade(&shared), upkeep_every));
         let settle_patience = Duration::from_millis(config.fetch.limits.fetch_timeout_ms)
             + Duration::from_secs(config.fetch.settle_timeout_s);
         let stopping = shared.stopping.clone();

@@ -15,6 +15,7 @@
 //!
 //! The documentation lists 22 to 30 without a meaning, so there the code's counts. Ours alone is 58.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -157,6 +158,35 @@ impl ErrorMask {
     /// Returns the names of the bits, lowest first.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         self.iter().map(ErrorBit::name)
+    }
+}
+
+/// Which bits URLs of a crawl have had, and when the last one had each. Of two the later counts, so whoever saw a part of it may be asked in any order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ErrorTimes(BTreeMap<u8, u64>);
+
+impl ErrorTimes {
+    /// A URL had these bits at a moment, Unix milliseconds.
+    pub fn see(&mut self, mask: ErrorMask, unix_ms: u64) {
+        self.merge(&ErrorTimes((0..64).filter(|bit| mask.0 >> bit & 1 == 1).map(|bit| (bit, unix_ms)).collect()));
+    }
+
+    /// Takes in what somebody else saw; says whether any of it is news.
+    pub fn merge(&mut self, other: &ErrorTimes) -> bool {
+        let mut news = false;
+        for (bit, at) in &other.0 {
+            let known = self.0.entry(*bit).or_default();
+            news |= *known < *at;
+            *known = (*known).max(*at);
+        }
+        news
+    }
+
+    /// The bits that some URL has had since a moment.
+    pub fn since(&self, unix_ms: u64) -> ErrorMask {
+        let bits = self.0.iter().filter(|(bit, at)| **bit < 64 && **at >= unix_ms);
+        ErrorMask(bits.fold(0, |mask, (bit, _)| mask | 1 << bit))
     }
 }
 

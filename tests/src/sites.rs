@@ -18,13 +18,19 @@ pub fn web(hosts: u32, pages: u32) -> Server {
 
 /// Runs an operation as the original's client did; gives how it ended and its JSON.
 pub fn dc(data: &str, command: &str, body: &Value, more: &[&str]) -> (Ended, Value) {
+    let asks = |arguments: &[&str]| run(&[&["dc", "--data", data], arguments, more].concat());
+    dc_by(&asks, command, body)
+}
+
+/// The same of whoever runs the program's command `dc` with these arguments.
+pub fn dc_by(asks: &dyn Fn(&[&str]) -> Ended, command: &str, body: &Value) -> (Ended, Value) {
     let fields = body.to_string();
     let given: &[&str] = if body.is_array() { &[] } else { &["--fields", &fields] };
     let work = tempfile::tempdir().unwrap();
     let file = work.path().join("request.json");
     std::fs::write(&file, &fields).unwrap();
     let from_file: &[&str] = if body.is_array() { &["--file", file.to_str().unwrap()] } else { &[] };
-    let ended = run(&[&["dc", "--data", data, "--command", command], given, from_file, more].concat());
+    let ended = asks(&[&["--command", command], given, from_file].concat());
     let answer = serde_json::from_str(&ended.stdout).unwrap_or(Value::Null);
     (ended, answer)
 }
@@ -58,17 +64,16 @@ pub fn site(data: &str, id: &str) -> Value {
     answer["itemsList"][0]["itemObject"].clone() // null while nobody answers
 }
 
+/// Settings of a node that is its own cluster: those of a fleet, but for what a cluster says of itself.
+pub fn settings_alone() -> String {
+    let cluster = "[cluster.lease]\nduration_s = 8\nguard_ms = 200\n[cluster.membership]\nstable_for_ms = 2000\n";
+    SETTINGS.replace(cluster, "")
+}
+
 /// A node alone, with leases that come soon.
 pub fn node_alone(work: &Path) -> (Running, String) {
     let (data, config) = (work.join("data"), work.join("alone.toml"));
-    std::fs::write(
-        &config,
-        SETTINGS.replace(
-            "[cluster.lease]\nduration_s = 8\nguard_ms = 200\n[cluster.membership]\nstable_for_ms = 2000\n",
-            "",
-        ),
-    )
-    .unwrap();
+    std::fs::write(&config, settings_alone()).unwrap();
     let data = data.to_str().unwrap().to_owned();
     let arguments = ["node", "--data", &data, "--config", config.to_str().unwrap(), "--allow-address", "127.0.0.0/8"];
     let node = Running::start(arguments, work, "node");

@@ -4,12 +4,13 @@
 //! ask at once each gets its own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use proto::cluster::registry::Version;
 use proto::control::records::{QueryText, UrlName};
 use proto::crawl::crawls::Crawls;
-use proto::site::{Attribute, FetchLock, KEPT, UrlFetch, code, with_site, with_window};
+use proto::query::ROWS_MAX;
+use proto::site::{Attribute, FetchLock, KEPT, UrlFetch, code, shares, with_site, with_window};
 use serde_json::{Value as Json, json};
 use tokio::time::{Duration, Instant, sleep};
 
@@ -27,6 +28,12 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks at the lock, and this much more at most: those who wait do not all come at once.
 const LOCK_AGAIN: Duration = Duration::from_millis(100);
 const LOCK_SPREAD: u64 = 100;
+
+/// What each site is to give, and what could not be counted.
+struct SharedOut<'a> {
+    of: Vec<(&'a str, usize)>,
+    missing: Option<String>,
+}
 
 impl Shared {
     /// URLs of sites that meet criterions, of each request in a list; and what could not be looked at.
@@ -122,11 +129,13 @@ impl Shared {
             }
         };
         let mut groups = vec![(criterions(None), sites.to_vec())];
-        if fetch.algorithm == 1 && sites.len() > 1 {
-            let share = query.limit.div_ceil(sites.len()).max(1);
-            groups = sites.iter().map(|site| (criterions(Some(share)), vec![*site])).collect();
-        }
         let (mut urls, mut missing) = (Vec::new(), None);
+        if fetch.algorithm == 1 && sites.len() > 1 {
+            let wanted = query.limit;
+            let shared = self.shared_out(node, swarm, fetch, sites, wanted, query.offset).await?;
+            missing = shared.missing;
+            groups = shared.of.into_iter().map(|(site, share)| (criterions(Some(share)), vec![site])).collect();
+        }
         for (text, sites) in groups {
             let answered = self.look(node, swarm, &text, &sites).await?;
             missing = missing.or(answered.missing);
@@ -134,6 +143,39 @@ impl Shared {
         }
         urls.truncate(query.limit);
         Ok((urls, missing))
+    }
+
+    /// How many URLs each site is to give, in the order in which they are asked; they are counted before, so that others fill up what one has not.
+    async fn shared_out<'a>(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        fetch: &UrlFetch,
+        sites: &[&'a str],
+        wanted: usize,
+        offset: usize,
+    ) -> Result<SharedOut<'a>, Failed> {
+        let (mut have, mut missing) = (BTreeMap::new(), None);
+        for sites in sites.chunks(ROWS_MAX) {
+            let answered = self.look(node, swarm, &QueryText::Whole(fetch.counting()), sites).await?;
+            missing = missing.or(answered.missing);
+            for row in objects(answered.table) {
+                if let (Some(site), Some(count)) = (row["siteId"].as_str(), row["COUNT(*)"].as_u64()) {
+                    have.insert(site.to_owned(), (count as usize).saturating_sub(offset));
+                }
+            }
+        }
+        let crawls = node.crawls();
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = sites.iter().filter_map(|id| crawls.site(id)).map(|(site, _)| &site.site);
+        let place: BTreeMap<&str, &'a str> = sites.iter().map(|id| (*id, *id)).collect();
+        let order: Vec<&'a str> = turns.order(asked).into_iter().filter_map(|id| place.get(id).copied()).collect();
+        let counts: Vec<usize> = order.iter().map(|id| have.get(*id).copied().unwrap_or(0)).collect();
+        let of: Vec<(&'a str, usize)> =
+            order.into_iter().zip(shares(wanted, &counts)).filter(|(_, share)| *share > 0).collect();
+        turns
+            .gave(of.iter().map(|(id, _)| *id), unix_ms(), |id| crawls.site(id).is_some_and(|(site, _)| !site.deleted));
+        Ok(SharedOut { of, missing })
     }
 
     /// Those of the URLs that were changed now, and not by somebody before.

@@ -39,6 +39,9 @@ const NO_SITE: u8 = 3;
 /// The latest copies of notes, those that were removed included.
 pub(super) type Notes = BTreeMap<UrlKey, Note>;
 
+/// Notes as one operation read them, by what their keys begin with.
+type NotesRead = BTreeMap<Vec<u8>, Notes>;
+
 impl Shared {
     /// The notes whose keys begin with `prefix`. Fails if so few nodes answer that the latest may be missing.
     pub(super) async fn notes(&self, node: &Node, swarm: &Arc<Swarm>, prefix: &[u8]) -> Result<Notes, String> {
@@ -238,63 +241,82 @@ impl Shared {
         Ok(found.filter(|attribute| ids.contains(&attribute.url_md5)).collect())
     }
 
-    /// Deletes the attributes that a request means; whether there were any.
-    pub(super) async fn attribute_delete(&self, node: &Node, swarm: &Arc<Swarm>, body: Json) -> Outcome {
+    /// Deletes the attributes that each request means; whether there were any.
+    pub(super) async fn attribute_delete(&self, node: &Node, swarm: &Arc<Swarm>, bodies: Vec<Json>) -> Vec<Outcome> {
+        let (mut read, mut outcomes) = (NotesRead::new(), Vec::with_capacity(bodies.len()));
+        for body in bodies {
+            outcomes.push(self.delete_attributes(node, swarm, body, &mut read).await);
+        }
+        outcomes
+    }
+
+    async fn delete_attributes(&self, node: &Node, swarm: &Arc<Swarm>, body: Json, read: &mut NotesRead) -> Outcome {
         let which = Attribute::read_which(body)?;
-        let (crawl, known, found) = self.attributes(node, swarm, &which).await?;
+        let (crawl, found) = self.attributes(node, swarm, &which, read).await?;
         let removed: Vec<Note> = found.iter().map(|attribute| Note { value: None, ..note_of(attribute) }).collect();
-        let any = !removed.is_empty();
+        let keys: Vec<UrlKey> =
+            removed.iter().map(|note| note::key(&crawl, note.kind, &note.url, &note.name)).collect();
+        let mut known = Notes::new();
+        // The next request of the list does not find them any more.
+        for notes in read.values_mut() {
+            known.extend(keys.iter().filter_map(|key| notes.remove_entry(key)));
+        }
         let kept = self.keep_notes(node, &crawl, &known, removed).await;
         kept.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
-        Ok(json!(any))
+        Ok(json!(!keys.is_empty()))
     }
 
     /// The attributes that requests mean.
     pub(super) async fn attribute_fetch(&self, node: &Node, swarm: &Arc<Swarm>, bodies: Vec<Json>) -> Outcome {
-        let mut told = Vec::new();
+        let (mut read, mut told) = (NotesRead::new(), Vec::new());
         for body in bodies {
             let which = Attribute::read_which(body)?;
-            let (_, _, found) = self.attributes(node, swarm, &which).await?;
+            let (_, found) = self.attributes(node, swarm, &which, &mut read).await?;
             told.extend(found.iter().map(Attribute::json));
         }
         Ok(Json::Array(told))
     }
 
-    /// The crawl of a site, all its notes that were read, and the attributes that are meant.
+    /// The crawl of a site, and the attributes that are meant. Notes are read once for all requests of a list.
     async fn attributes(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         which: &Attribute,
-    ) -> Result<(String, Notes, Vec<Attribute>), Failed> {
+        read: &mut NotesRead,
+    ) -> Result<(String, Vec<Attribute>), Failed> {
         let crawl = self.crawl_of(node, &which.site_id)?;
         let query = which.criterions.clone().unwrap_or_default().query(Source::Attributes)?;
-        let mut known = Notes::new();
         let prefixes: Vec<Vec<u8>> = match which.url_md5.as_str() {
             "" => note::shards().map(|shard| note::prefix(&crawl, &shard)).collect(),
             url => vec![note::prefix_of(&crawl, url)],
         };
-        for prefix in prefixes {
-            let notes = self.notes(node, swarm, &prefix).await;
-            known.extend(notes.map_err(|error| Failed::new(code::NOT_KEPT, error))?);
-        }
-        let named = |attribute: &Attribute| {
-            (which.name.is_empty() || attribute.name == which.name)
-                && (which.url_md5.is_empty() || attribute.url_md5 == which.url_md5)
+        let named = |note: &&Note| {
+            (which.name.is_empty() || note.name == which.name)
+                && (which.url_md5.is_empty() || note.url == which.url_md5)
         };
-        let mut found: Vec<Attribute> =
-            known.values().filter_map(|note| attribute_of(note, &which.site_id)).filter(named).collect();
-        if which.criterions.is_some() {
-            let mut collector = Collector::new(&query);
-            for attribute in &found {
-                let looked = collector.look(attribute, unix_ms());
-                looked.map_err(|error| BadRequest::new("criterions", error.to_string()))?;
+        let mut found: BTreeMap<(String, String), Attribute> = BTreeMap::new();
+        for prefix in prefixes {
+            if !read.contains_key(&prefix) {
+                let notes = self.notes(node, swarm, &prefix).await;
+                read.insert(prefix.clone(), notes.map_err(|error| Failed::new(code::NOT_KEPT, error))?);
             }
-            let rows = super::urls::objects(collector.finish());
-            let same = |row: &Json, one: &Attribute| row["name"] == one.name && row["urlMd5"] == one.url_md5;
-            found = rows.iter().filter_map(|row| found.iter().find(|one| same(row, one)).cloned()).collect();
+            let notes = read.get(&prefix).into_iter().flat_map(Notes::values).filter(named);
+            let attributes = notes.filter_map(|note| attribute_of(note, &which.site_id));
+            found.extend(attributes.map(|one| ((one.url_md5.clone(), one.name.clone()), one)));
         }
-        Ok((crawl, known, found))
+        if which.criterions.is_none() {
+            return Ok((crawl, found.into_values().collect()));
+        }
+        let mut collector = Collector::new(&query);
+        for attribute in found.values() {
+            let looked = collector.look(attribute, unix_ms());
+            looked.map_err(|error| BadRequest::new("criterions", error.to_string()))?;
+        }
+        let rows = super::urls::objects(collector.finish());
+        let text = |row: &Json, name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        let chosen = rows.iter().filter_map(|row| found.get(&(text(row, "urlMd5"), text(row, "name"))).cloned());
+        Ok((crawl, chosen.collect()))
     }
 
     /// The name under which the URLs of a site are kept.

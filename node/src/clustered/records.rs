@@ -68,6 +68,10 @@ impl Shared {
                 let purged = node.ask(|reply| Job::Replica(ReplicaJob::Purge(keys, reply))).await;
                 said(purged.map(RecordsAnswer::Purged).map_err(|error| error.to_string()))
             }
+            RecordsRequest::Failings => {
+                let read = node.ask(|reply| Job::Replica(ReplicaJob::Failings(reply))).await;
+                said(read.map(RecordsAnswer::Failings).map_err(|error| error.to_string()))
+            }
             RecordsRequest::Recount { crawl } => said(recount_here(node, crawl).await),
         }
     }

@@ -3,7 +3,7 @@
 //! A request is an object, or a list of them; each gets its own status, and one that is wrong changes nothing. Root URLs are kept before the site is
 //! defined: until then nothing of it is fetched, and whoever hears that it is knows that they are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use libp2p::PeerId;
@@ -13,6 +13,7 @@ use proto::cluster::registry::{DefinitionKey, DefinitionKind, NotDefined, Versio
 use proto::control::crawl::{CrawlCounts, CrawlList, CrawlsHere};
 use proto::control::records::{QueryText, UrlName};
 use proto::control::{Answer, node_name};
+use proto::counters::HostCounters;
 use proto::crawl::crawls::Crawls;
 use proto::crawl::definition::DefinitionError;
 use proto::date;
@@ -37,6 +38,8 @@ use crate::node::Node;
 
 /// Objects in one request.
 const ITEMS_MAX: usize = 1_000;
+/// Different sites that are changed at once: what is kept for one is synced with what is kept for the others.
+const SITES_AT_ONCE: usize = 16;
 /// URLs that wait are counted up to this; more are what is known and neither a page nor an error.
 const OPEN_COUNTED: u64 = 10_000;
 /// Sites that SITE_FIND tells of if nothing is said.
@@ -166,16 +169,12 @@ impl Shared {
             Operation::AttributeSet | Operation::AttributeUpdate => {
                 vec![Item::of(self.attribute_set(node, swarm, bodies, operation).await)]
             }
-            Operation::UrlPut
-            | Operation::AttributeDelete
-            | Operation::ProxyNew
-            | Operation::ProxyUpdate
-            | Operation::ProxyDelete => {
+            Operation::AttributeDelete => vec![Item::of(general(self.attribute_delete(node, swarm, bodies).await))],
+            Operation::UrlPut | Operation::ProxyNew | Operation::ProxyUpdate | Operation::ProxyDelete => {
                 let mut outcomes = Vec::new();
                 for body in bodies {
                     outcomes.push(match operation {
                         Operation::UrlPut => self.url_put(node, swarm, body).await,
-                        Operation::AttributeDelete => self.attribute_delete(node, swarm, body).await,
                         _ => self.proxy_change(node, swarm, body, operation).await,
                     });
                 }
@@ -204,29 +203,10 @@ impl Shared {
                 }
             }
             Operation::UrlUpdate | Operation::UrlDelete | Operation::UrlCleanup => {
-                let mut outcomes = Vec::new();
-                for body in bodies {
-                    outcomes.push(self.url_change(node, swarm, body, operation).await);
-                }
-                vec![Item::of(general(outcomes))]
+                vec![Item::of(general(self.url_changes(node, swarm, bodies, operation).await))]
             }
             Operation::SiteNew | Operation::SiteUpdate | Operation::SiteDelete | Operation::SiteCleanup => {
-                let mut outcomes = Vec::new();
-                for body in bodies {
-                    outcomes.push(match operation {
-                        Operation::SiteNew => self.site_new(node, body).await,
-                        Operation::SiteUpdate => self.site_update(node, swarm, body).await,
-                        Operation::SiteDelete => self.site_delete(node, swarm, body).await,
-                        _ => match SiteCleanup::read(body) {
-                            Ok(request) => {
-                                let id = request.id.clone();
-                                self.change_site(node, swarm, &id, &Change::Cleanup(request)).await
-                            }
-                            Err(bad) => Err(bad.into()),
-                        },
-                    });
-                }
-                vec![Item::of(general(outcomes))]
+                vec![Item::of(general(self.site_changes(node, swarm, bodies, operation).await))]
             }
         }
     }
@@ -333,11 +313,52 @@ impl Shared {
 
     // Changes.
 
+    /// Changes sites as a list of requests says: some different ones at once, one and the same in turn.
+    async fn site_changes(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        bodies: Vec<Json>,
+        operation: Operation,
+    ) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(bodies.len());
+        let mut bodies = bodies.into_iter().peekable();
+        while let Some(first) = bodies.next() {
+            // Who names no site may mean any.
+            let id = |body: &Json| body["id"].as_str().map(str::to_owned);
+            let mut ids: BTreeSet<Option<String>> = [id(&first)].into_iter().collect();
+            let mut group = vec![first];
+            while let Some(body) = bodies.next_if(|body| {
+                let id = id(body);
+                group.len() < SITES_AT_ONCE && id.is_some() && !ids.contains(&None) && !ids.contains(&id)
+            }) {
+                ids.insert(id(&body));
+                group.push(body);
+            }
+            let changes = group.into_iter().map(|body| self.site_change(node, swarm, body, operation));
+            outcomes.extend(futures_util::future::join_all(changes).await);
+        }
+        outcomes
+    }
+
+    async fn site_change(&self, node: &Node, swarm: &Arc<Swarm>, body: Json, operation: Operation) -> Outcome {
+        match operation {
+            Operation::SiteNew => self.site_new(node, body).await,
+            Operation::SiteUpdate => self.site_update(node, swarm, body).await,
+            Operation::SiteDelete => self.site_delete(node, swarm, body).await,
+            _ => {
+                let request = SiteCleanup::read(body)?;
+                let id = request.id.clone();
+                self.change_site(node, swarm, &id, &Change::Cleanup(request)).await
+            }
+        }
+    }
+
     pub(super) async fn site_new(&self, node: &Node, body: Json) -> Outcome {
         let site = Site::read(body)?;
         let id = site.id.clone();
         let now = date::format(unix_ms());
-        let site = Site { c_date: Some(now.clone()), u_date: Some(now), iterations: 0, error_mask: 0, ..site };
+        let site = Site { c_date: Some(now.clone()), u_date: Some(now), ..site.never_crawled() };
         let there = |crawls: &Crawls| {
             let known = crawls.site(&id);
             let name = known.map_or_else(|| id.clone(), |(known, _)| known.crawl_name());
@@ -449,20 +470,18 @@ impl Shared {
                 let emptied = Site {
                     tc_date: now.clone(),
                     u_date: now,
-                    iterations: 0,
-                    error_mask: 0,
                     state: request.state,
-                    ..known.site.clone()
+                    ..known.site.clone().never_crawled()
                 };
                 let emptied = SiteDefinition { site: emptied.checked()?, epoch, deleted: false };
                 let roots = self.understood(&node.crawls(), &emptied)?;
-                if request.save_root_urls != 0 || request.move_urls != 0 {
+                if request.save_root_urls || request.move_urls {
                     hand_in(node, &emptied, &roots).await?;
                 }
                 Ok(emptied)
             }
             Change::Update(update) => {
-                let changed = update.apply(known, unix_ms())?;
+                let mut changed = update.apply(known, unix_ms())?;
                 let roots = self.understood(&node.crawls(), &changed)?;
                 let is_new = |root: &proto::site::RootUrl| !known.site.urls.contains(root);
                 let fresh = update.restarts() || changed.site.urls.iter().any(is_new);
@@ -471,13 +490,36 @@ impl Shared {
                     hand_in(node, &changed, &roots).await?;
                 }
                 if update.restarts() {
-                    let names = roots.iter().map(|root| UrlName::Url(root.as_str().to_owned())).collect();
-                    let amended = self.amend(node, swarm, &changed.crawl_name(), names, Amendment::Renew).await;
+                    let names: Vec<UrlName> = roots.iter().map(|root| UrlName::Url(root.as_str().to_owned())).collect();
+                    let crawl = changed.crawl_name();
+                    changed.site.restarted.errors = self.errors_but_of(node, swarm, &crawl, &names).await?;
+                    let amended = self.amend(node, swarm, &crawl, names, Amendment::Renew).await;
                     amended.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
                 }
                 Ok(changed)
             }
         }
+    }
+
+    /// URLs of a crawl that have failed, but for those of these names, which are put up again.
+    async fn errors_but_of(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        crawl: &str,
+        names: &[UrlName],
+    ) -> Result<u64, Failed> {
+        let counts = self.list_crawls(node, swarm).await;
+        if counts.slots != u32::from(SLOTS) {
+            let why = format!("{} of {SLOTS} slots are counted now", counts.slots);
+            return Err(Failed::new(code::NOT_KEPT, format!("{why}; which errors are over cannot be said, ask again")));
+        }
+        let failed = by_name(&counts).get(crawl).map_or(0, |counts| counts.totals.failed);
+        let known = self.known(node, swarm, crawl, names.to_vec()).await;
+        let known = known.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
+        let mut put_up = HostCounters::default();
+        known.iter().flatten().for_each(|known| put_up.add(&known.kept.record));
+        Ok(failed.saturating_sub(put_up.failed))
     }
 
     /// Checks what only a node knows: its rules for URLs and the delays that it keeps. Gives the root URLs.
@@ -645,7 +687,7 @@ pub(super) fn counted(definition: &SiteDefinition, counts: &BTreeMap<String, Cra
         contents: totals.processed,
         collected_urls: totals.known,
         new_urls: if open < OPEN_COUNTED { open } else { totals.known - totals.processed - totals.failed },
-        errors: totals.failed,
+        errors: totals.failed.saturating_sub(definition.site.restarted.errors),
         size: totals.bytes,
         ..definition.site.clone()
     }

@@ -1,10 +1,13 @@
 //! The steward: what sites need done from time to time. The first living node does it for all; each node removes what it has of sites that are gone.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use proto::cluster::amend::Amendment;
+use proto::control::records::{RecordsAnswer, RecordsRequest};
+use proto::error_mask::{ErrorMask, ErrorTimes};
 use proto::site::life::{Come, Duty, RECRAWL_URLS_MAX, duties};
-use proto::site::{SiteDefinition, state, upkeep};
+use proto::site::{Site, SiteDefinition, state, upkeep};
 use tokio::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 
@@ -20,14 +23,12 @@ use crate::node::Node;
 
 /// How often it is looked what sites need.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How often URLs age and are purged.
-const UPKEEP_EVERY: Duration = Duration::from_secs(120);
 /// Pause between two parts of removing: the crawl has the disk meanwhile.
 const SWEEP_REST: Duration = Duration::from_millis(20);
 
 /// Looks after sites as long as the node lives.
-pub(super) async fn look_after(shared: Weak<Shared>) {
-    let mut upkeep = Instant::now() + UPKEEP_EVERY;
+pub(super) async fn look_after(shared: Weak<Shared>, upkeep_every: Duration) {
+    let mut upkeep = Instant::now() + upkeep_every;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(shared) = shared.upgrade() else { return };
@@ -41,8 +42,9 @@ pub(super) async fn look_after(shared: Weak<Shared>) {
             continue;
         }
         shared.do_duties(node, swarm).await;
+        shared.note_failings(node, swarm).await;
         if Instant::now() >= upkeep {
-            upkeep = Instant::now() + UPKEEP_EVERY;
+            upkeep = Instant::now() + upkeep_every;
             shared.keep_up(node, swarm).await;
         }
     }
@@ -127,6 +129,33 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Puts what URLs of a site failed of into its mask of errors, when a bit is new.
+    async fn note_failings(&self, node: &Node, swarm: &Arc<Swarm>) {
+        let mut seen: BTreeMap<String, ErrorTimes> = BTreeMap::new();
+        // Who is silent is asked again: what it saw others see too, or nobody needs it yet.
+        for answer in self.everybody_says(node, swarm, &RecordsRequest::Failings, LOOK_EVERY).await {
+            if let Ok(RecordsAnswer::Failings(some)) = answer {
+                for (crawl, times) in some {
+                    seen.entry(crawl).or_default().merge(&times);
+                }
+            }
+        }
+        let crawls = node.crawls();
+        for site in crawls.sites() {
+            let Some(times) = seen.get(&site.crawl_name()) else { continue };
+            let mut mask = ErrorMask(site.site.error_mask);
+            mask.merge(times.since(site.site.restarted.unix_ms));
+            if mask.0 == site.site.error_mask {
+                continue;
+            }
+            let failed = Site { error_mask: mask.0, ..site.site.clone() };
+            let change = Change::Replace(Arc::clone(site), Box::new(failed));
+            if let Err(failed) = self.change_site(node, swarm, &site.site.id, &change).await {
+                debug!(site = site.site.id, why = failed.message, "what its URLs failed of is noted later");
+            }
+        }
     }
 
     /// Deletes what is too old, and purges what was deleted.

@@ -31,12 +31,13 @@ const SITES_MAX: usize = 1_000;
 const DELETED_COUNTED: usize = 5_000;
 
 impl Shared {
-    /// What every node says, by its name; this one first.
+    /// What every node says in time, by its name; this one first.
     pub(super) async fn everybody_says(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         request: &RecordsRequest,
+        patience: Duration,
     ) -> Vec<Result<RecordsAnswer, String>> {
         let said = |answer: Answer| match answer {
             Answer::Records(answer) => Ok(answer),
@@ -46,7 +47,7 @@ impl Shared {
         let others = swarm.nodes().into_iter().map(|peer| {
             let (swarm, request) = (Arc::clone(swarm), Request::Records(request.clone()));
             async move {
-                let answer = ask_peer_for(PATIENCE, &swarm, peer.peer, &request).await.and_then(said);
+                let answer = ask_peer_for(patience, &swarm, peer.peer, &request).await.and_then(said);
                 answer.map_err(|why| format!("{}: {why}", node_name(peer.node)))
             }
         });
@@ -173,7 +174,7 @@ impl Shared {
     ) -> (BTreeMap<UrlKey, String>, Option<String>) {
         let request = RecordsRequest::Deleted { crawl: crawl.to_owned(), limit };
         let (mut urls, mut looked, mut silent) = (BTreeMap::new(), 0, Vec::new());
-        for answer in self.everybody_says(node, swarm, &request).await {
+        for answer in self.everybody_says(node, swarm, &request, PATIENCE).await {
             match answer {
                 Ok(RecordsAnswer::Deleted { urls: some, slots }) => {
                     urls.extend(some);
@@ -233,7 +234,7 @@ impl Shared {
         let (keys, names): (Vec<UrlKey>, Vec<UrlName>) =
             deleted.map(|known| (known.copy.key, UrlName::Url(known.kept.record.url))).unzip();
         for keys in keys.chunks(SCAN_ROWS) {
-            let answers = self.everybody_says(node, swarm, &RecordsRequest::Purge(keys.to_vec())).await;
+            let answers = self.everybody_says(node, swarm, &RecordsRequest::Purge(keys.to_vec()), PATIENCE).await;
             let silent: Vec<String> = answers.into_iter().filter_map(Result::err).collect();
             if !silent.is_empty() {
                 return Err(format!("contents may be left on nodes that do not answer: {}", silent.join("; ")));
@@ -256,7 +257,7 @@ impl Shared {
         for site in &sites {
             let crawl = site.crawl_name();
             let (mut corrected, mut hosts) = (0, 0);
-            for answer in self.everybody_says(node, swarm, &RecordsRequest::Recount { crawl }).await {
+            for answer in self.everybody_says(node, swarm, &RecordsRequest::Recount { crawl }, PATIENCE).await {
                 match answer {
                     Ok(RecordsAnswer::Recounted { corrected: some, hosts: of }) => {
                         corrected += some;
@@ -300,7 +301,7 @@ impl Shared {
             let known = self.known(node, swarm, &crawl, names).await.map_err(not_kept)?;
             let Some(known) = known.into_iter().flatten().next() else { continue };
             let request = RecordsRequest::History(known.copy.key.clone());
-            let answers = self.everybody_says(node, swarm, &request).await;
+            let answers = self.everybody_says(node, swarm, &request, PATIENCE).await;
             let seen = self.enough(answers).map_err(not_kept)?.into_iter().flat_map(|answer| match answer {
                 RecordsAnswer::History(events) => events,
                 _ => Vec::new(),

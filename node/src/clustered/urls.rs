@@ -16,8 +16,8 @@ use proto::id::{SLOTS, UrlId};
 use proto::key::UrlKey;
 use proto::query::{Collector, Part, Query, Source, Table};
 use proto::site::{
-    BadRequest, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, UrlNew, UrlOrder, UrlRow, code, json_of, md5_hex,
-    with_site, with_window,
+    BadRequest, Criterions, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, UrlNew, UrlOrder, UrlRow, code,
+    json_of, md5_hex, with_site, with_window,
 };
 use proto::url::CanonicalUrl;
 use proto::wire;
@@ -53,6 +53,21 @@ struct Placed {
     site: String,
     url: CanonicalUrl,
     new: UrlNew,
+}
+
+/// What several requests of a list may have alike: then they are carried out together.
+#[derive(PartialEq, Eq)]
+struct Alike {
+    site: String,
+    crawl: String,
+    amendment: Amendment,
+    delayed_type: u8,
+}
+
+/// Which URLs are to be changed.
+enum Which {
+    One(UrlName),
+    Those(Criterions),
 }
 
 /// What a query found, and what it could not look at.
@@ -105,7 +120,8 @@ impl Shared {
     async fn bring_more(&self, node: &Node, swarm: &Arc<Swarm>, placed: &Placed, existed: bool) -> Result<(), String> {
         let Placed { crawl, site, url, new } = placed;
         if let Some(update) = new.update(site).filter(|_| existed) {
-            self.url_change(node, swarm, update, Operation::UrlUpdate).await.map_err(|failed| failed.message)?;
+            let outcomes = self.url_changes(node, swarm, vec![update], Operation::UrlUpdate).await;
+            outcomes.into_iter().collect::<Result<Vec<Json>, Failed>>().map_err(|failed| failed.message)?;
         }
         let attributes = new.attributes(site, UrlId::of(crawl, url.as_str()));
         if !attributes.is_empty() {
@@ -322,38 +338,97 @@ impl Shared {
 
     // Changing.
 
-    /// Changes the URLs that a request names, or that meet its criterions; says how many were changed, or whether the one was known.
-    pub(super) async fn url_change(
+    /// Changes URLs as a list of requests says, one after the other; URLs that are named one by one and changed alike are changed together.
+    pub(super) async fn url_changes(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
-        body: Json,
+        bodies: Vec<Json>,
         operation: Operation,
-    ) -> Outcome {
+    ) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(bodies.len());
+        let mut run: Option<(Alike, Vec<UrlName>)> = None;
+        for body in bodies {
+            let wanted = self.wanted(node, body, operation);
+            // What is named twice is changed twice: the second time it may be there no more.
+            if let (Ok((alike, Which::One(name))), Some((before, names))) = (&wanted, &mut run)
+                && alike == before
+                && !names.contains(name)
+            {
+                names.push(name.clone());
+                continue;
+            }
+            if let Some((alike, names)) = run.take() {
+                outcomes.extend(self.change_named(node, swarm, &alike, names).await);
+            }
+            match wanted {
+                Ok((alike, Which::One(name))) => run = Some((alike, vec![name])),
+                Ok((alike, Which::Those(criterions))) => {
+                    outcomes.push(self.change_those(node, swarm, &alike, &criterions).await);
+                }
+                Err(failed) => outcomes.push(Err(failed)),
+            }
+        }
+        if let Some((alike, names)) = run {
+            outcomes.extend(self.change_named(node, swarm, &alike, names).await);
+        }
+        outcomes
+    }
+
+    /// Reads a request to change URLs.
+    fn wanted(&self, node: &Node, body: Json, operation: Operation) -> Result<(Alike, Which), Failed> {
         let order = UrlOrder::read(body)?;
-        let amendment = match operation {
-            Operation::UrlDelete => Amendment::Delete,
-            Operation::UrlCleanup => Amendment::Clean,
-            _ => update_of(&order)?,
-        };
+        let amendment = amendment_of(&order, operation)?;
         let crawls = node.crawls();
         let site = crawls.site(order.site()).map(|(site, _)| site).filter(|site| !site.deleted);
         let site = site.ok_or_else(|| Failed::no_site(order.site()))?;
-        let crawl = site.crawl_name();
-        let kept = |error: String| Failed::new(code::NOT_KEPT, error);
-        let Some(criterions) = &order.criterions else {
-            let names = self.meant(node, swarm, &crawl, vec![order.name(&self.urls)?]).await.map_err(kept)?;
-            let there = self.known(node, swarm, &crawl, names.clone()).await.map_err(kept)?;
-            let there = there.into_iter().flatten().any(|known| !known.kept.record.state.is_gone());
-            let names = if there { names } else { Vec::new() };
-            return match self.amend(node, swarm, &crawl, names.clone(), amendment).await.map_err(kept)?.first() {
-                Some(Some(_)) => {
-                    self.clear_away(node, swarm, &crawl, names, amendment, order.delayed_type).await.map_err(kept)?;
-                    Ok(json!(0))
-                }
-                _ => Err(Failed::new(code::SITE, format!("site {:?} has no such URL", site.site.id))),
-            };
+        let which = match &order.criterions {
+            None => Which::One(order.name(&self.urls)?),
+            Some(criterions) => {
+                criterions.query(Source::Urls)?;
+                Which::Those(criterions.clone())
+            }
         };
+        let (site, crawl) = (site.site.id.clone(), site.crawl_name());
+        Ok((Alike { site, crawl, amendment, delayed_type: order.delayed_type }, which))
+    }
+
+    /// Changes URLs that are named; says of each whether it was known.
+    async fn change_named(&self, node: &Node, swarm: &Arc<Swarm>, alike: &Alike, names: Vec<UrlName>) -> Vec<Outcome> {
+        let count = names.len();
+        let unknown = || Failed::new(code::SITE, format!("site {:?} has no such URL", alike.site));
+        match self.changed_of(node, swarm, alike, names).await {
+            Ok(changed) => changed.into_iter().map(|there| there.then(|| json!(0)).ok_or_else(unknown)).collect(),
+            Err(why) => (0..count).map(|_| Err(Failed::new(code::NOT_KEPT, &why))).collect(),
+        }
+    }
+
+    async fn changed_of(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        alike: &Alike,
+        names: Vec<UrlName>,
+    ) -> Result<Vec<bool>, String> {
+        let Alike { crawl, amendment, delayed_type, .. } = alike;
+        let names = self.meant(node, swarm, crawl, names).await?;
+        let known = self.known(node, swarm, crawl, names.clone()).await?;
+        let is_there = |known: &Option<Known>| known.as_ref().is_some_and(|known| !known.kept.record.state.is_gone());
+        let mut there: Vec<bool> = known.iter().map(is_there).collect();
+        let (places, names): (Vec<usize>, Vec<UrlName>) =
+            names.into_iter().enumerate().filter(|(at, _)| there[*at]).unzip();
+        let amended = self.amend(node, swarm, crawl, names.clone(), *amendment).await?;
+        for (at, amended) in places.into_iter().zip(amended) {
+            there[at] = amended.is_some();
+        }
+        self.clear_away(node, swarm, crawl, names, *amendment, *delayed_type).await?;
+        Ok(there)
+    }
+
+    /// Changes the URLs that meet criterions; says how many were changed.
+    async fn change_those(&self, node: &Node, swarm: &Arc<Swarm>, alike: &Alike, criterions: &Criterions) -> Outcome {
+        let Alike { site, crawl, amendment, delayed_type } = alike;
+        let kept = |error: String| Failed::new(code::NOT_KEPT, error);
         let query = criterions.query(Source::Urls)?;
         let text = QueryText::Criterions {
             condition: criterions.condition.clone(),
@@ -362,15 +437,15 @@ impl Shared {
             offset: query.offset,
             urls_only: true,
         };
-        let answered = self.look(node, swarm, &text, &[&site.site.id]).await?;
+        let answered = self.look(node, swarm, &text, &[site]).await?;
         if let Some(why) = answered.missing {
             return Err(kept(format!("{why}; which URLs are meant cannot be said now")));
         }
         let urls = objects(answered.table);
         let names = urls.iter().filter_map(|url| url["url"].as_str()).map(|url| UrlName::Url(url.to_owned())).collect();
         let names: Vec<UrlName> = names;
-        let changed = self.amend(node, swarm, &crawl, names.clone(), amendment).await.map_err(kept)?;
-        self.clear_away(node, swarm, &crawl, names, amendment, order.delayed_type).await.map_err(kept)?;
+        let changed = self.amend(node, swarm, crawl, names.clone(), *amendment).await.map_err(kept)?;
+        self.clear_away(node, swarm, crawl, names, *amendment, *delayed_type).await.map_err(kept)?;
         Ok(json!(changed.iter().filter(|changed| **changed == Some(true)).count()))
     }
 
@@ -396,6 +471,26 @@ impl Shared {
             self.purge_urls(node, swarm, crawl, keys).await?;
         }
         Ok(())
+    }
+}
+
+/// What an operation asks for.
+fn amendment_of(order: &UrlOrder, operation: Operation) -> Result<Amendment, BadRequest> {
+    let other = |name: &str, said: Option<u8>, ours: Option<u8>| match said.filter(|_| said != ours) {
+        Some(said) => Err(BadRequest::new(name, format!("{said} cannot be asked for here; URL_UPDATE sets it"))),
+        None => Ok(()),
+    };
+    match operation {
+        Operation::UrlDelete => {
+            other("status", order.status, None)?;
+            other("state", order.state, None).map(|()| Amendment::Delete)
+        }
+        // It is crawled anew, whether that is said or not.
+        Operation::UrlCleanup => {
+            other("status", order.status, Some(1))?;
+            other("state", order.state, Some(0)).map(|()| Amendment::Clean)
+        }
+        _ => update_of(order),
     }
 }
 

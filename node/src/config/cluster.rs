@@ -59,6 +59,8 @@ pub struct ClusterConfig {
     pub write_quorum: usize,
     /// Nodes that keep each page: 2, or 1 for the one alone that fetched it.
     pub content_copies: usize,
+    /// How often URLs of sites age and are purged.
+    pub upkeep_every_s: u64,
     /// Times of leases.
     pub lease: LeaseConfig,
     /// Times of membership.
@@ -85,6 +87,7 @@ impl Default for ClusterConfig {
             replicas: writes.replicas,
             write_quorum: writes.quorum,
             content_copies: 2,
+            upkeep_every_s: 120,
             lease: LeaseConfig::default(),
             membership: MembershipConfig::default(),
             connections: ConnectionsConfig::default(),
@@ -347,6 +350,9 @@ impl ClusterConfig {
                 "cluster.content_copies",
                 "must be 2, for each page on two nodes, or 1, for pages only where they were fetched",
             ));
+        }
+        if !(1..=86_400).contains(&self.upkeep_every_s) {
+            return Err(wrong("cluster.upkeep_every_s", "must be between 1 and 86400, a day"));
         }
         let times = &self.membership;
         for (setting, value) in [

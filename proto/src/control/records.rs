@@ -1,8 +1,11 @@
 //! What nodes ask each other for when a person wants to see or change records.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::copy::RecordCopy;
+use crate::error_mask::ErrorTimes;
 use crate::id::UrlId;
 use crate::key::UrlKey;
 use crate::query::{Column, Query, QueryError, Source};
@@ -51,6 +54,8 @@ pub enum RecordsRequest {
         /// The crawl.
         crawl: String,
     },
+    /// What URLs of each crawl failed of, as far as the node saw.
+    Failings,
 }
 
 impl RecordsRequest {
@@ -142,6 +147,8 @@ pub enum RecordsAnswer {
         /// Hosts looked at.
         hosts: u64,
     },
+    /// What URLs failed of, by crawl.
+    Failings(BTreeMap<String, ErrorTimes>),
 }
 
 /// A record.

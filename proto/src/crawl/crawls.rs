@@ -71,7 +71,9 @@ impl Limits {
         let some = |limit: u64| (limit > 0).then_some(limit);
         Limits {
             pages: definition.pages_max,
-            errors: site.and_then(|site| some(site.site.max_errors)),
+            errors: site.and_then(|site| {
+                some(site.site.max_errors).map(|most| most.saturating_add(site.site.restarted.errors))
+            }),
             urls: site.and_then(|site| some(site.site.max_urls)),
         }
     }

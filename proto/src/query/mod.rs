@@ -133,6 +133,7 @@ pub const SITE_FIELDS: &[(&str, Kind)] = &[
     ("recrawlPeriod", Kind::Number),
     ("cDate", Kind::Time),
     ("uDate", Kind::Time),
+    ("tcDate", Kind::Time),
 ];
 
 /// Fields of an attribute.

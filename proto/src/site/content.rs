@@ -97,6 +97,7 @@ impl UrlContent {
     /// Reads one.
     pub fn read(body: Json) -> Result<UrlContent, BadRequest> {
         let request: UrlContent = read(body)?;
+        request.order().check_type()?;
         if request.mask == 0 || request.mask & !mask::ALL != 0 {
             let what = format!("{}: bits from 1 (processed) to 32768 (attributes), at least one", request.mask);
             return Err(BadRequest::new("contentTypeMask", what));
@@ -158,6 +159,7 @@ impl UrlPut {
     /// Reads one.
     pub fn read(body: Json) -> Result<UrlPut, BadRequest> {
         let put: UrlPut = read(body)?;
+        put.order().check_type()?;
         if put.kind.count_ones() != 1 || put.kind & !mask::PUT != 0 {
             let what = format!("{}: one of 1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192", put.kind);
             return Err(BadRequest::new("contentType", what));

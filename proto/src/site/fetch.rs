@@ -4,15 +4,18 @@
 //! gets others. Two who ask at once must not get the same ones. Of two changes of a definition at once only one is acknowledged ([`crate::cluster::registry`]); so
 //! who claims first takes the [`FetchLock`], a definition that there is once in the whole cluster, and gives it back.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::operation::{BadRequest, Criterions, read};
 use super::url::MEASURED;
-use super::{Ignored, SiteUpdate, UrlOrder, flag};
+use super::{Ignored, Site, SiteUpdate, UrlOrder, flag};
 use crate::cluster::registry::{DefinitionKey, DefinitionKind};
 use crate::id::NodeId;
-use crate::query::{Query, Source, URL_FIELDS};
+use crate::query::{Query, ROWS_MAX, Source, URL_FIELDS};
 use crate::wire::{self, WireError};
 
 /// For how long somebody who died keeps others from claiming, milliseconds: longer than looking for URLs and changing them may take.
@@ -139,9 +142,62 @@ impl UrlFetch {
         criterions
     }
 
+    /// How many URLs of each site meet the criterions, as a query.
+    pub fn counting(&self) -> String {
+        let condition = self.criterions.as_ref().map(|said| said.condition.trim()).filter(|text| !text.is_empty());
+        let condition = condition.map(|text| format!("WHERE ({text}) ")).unwrap_or_default();
+        format!("SELECT siteId, COUNT(*) FROM urls {condition}GROUP BY siteId LIMIT {ROWS_MAX}")
+    }
+
     /// Says what is wrong with the criterions before anybody is asked.
     pub fn checked(&self) -> Result<Query, BadRequest> {
         self.limited(None).query(Source::Urls)
+    }
+}
+
+/// How many URLs each site gives if it has so many that meet the criterions: all of them as many as the others, until there are enough. Who has fewer gives all, and
+/// the others fill up. What cannot be shared out is given by the first ones.
+pub fn shares(wanted: usize, have: &[usize]) -> Vec<usize> {
+    let mut gives = vec![0; have.len()];
+    let mut left = wanted;
+    loop {
+        let more: Vec<usize> = (0..have.len()).filter(|at| have[*at] > gives[*at]).collect();
+        if left == 0 || more.is_empty() {
+            return gives;
+        }
+        let each = (left / more.len()).max(1);
+        for at in more.into_iter().take(left) {
+            let some = each.min(have[at] - gives[at]);
+            gives[at] += some;
+            left -= some;
+        }
+    }
+}
+
+/// Which sites have given URLs lately: where there are more sites than URLs are wanted, others are the first the next time.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    /// When each gave some, Unix milliseconds.
+    last: BTreeMap<String, u64>,
+    latest: u64,
+}
+
+impl Turns {
+    /// Sites in the order in which they are asked: those of the highest priority, and of these the ones that gave nothing, or were not touched by anybody (`tcDate`), for the
+    /// longest time.
+    pub fn order<'a>(&self, sites: impl Iterator<Item = &'a Site>) -> Vec<&'a str> {
+        let touched = |site: &Site| site.tc_date.as_deref().and_then(crate::date::parse).unwrap_or(0);
+        let gave = |site: &Site| self.last.get(&site.id).copied().unwrap_or(0).max(touched(site));
+        let mut sites: Vec<&Site> = sites.collect();
+        sites.sort_by_key(|site| (Reverse(site.priority), gave(site), &site.id));
+        sites.into_iter().map(|site| site.id.as_str()).collect()
+    }
+
+    /// These gave some; what is said of sites that there are no more is forgotten.
+    pub fn gave<'a>(&mut self, sites: impl Iterator<Item = &'a str>, unix_ms: u64, lives: impl Fn(&str) -> bool) {
+        self.latest = unix_ms.max(self.latest + 1);
+        self.last.retain(|id, _| lives(id));
+        self.last.extend(sites.map(|id| (id.to_owned(), self.latest)));
     }
 }
 
@@ -231,6 +287,57 @@ mod tests {
             let bad = UrlFetch::read(body.clone()).unwrap_err().to_string();
             assert!(bad.contains(word), "{body}: {bad}");
         }
+    }
+
+    #[test]
+    fn every_site_gives_the_same_until_there_are_enough() {
+        for (wanted, have, gives) in [
+            (10, vec![100, 100, 100], vec![4, 3, 3]),
+            (10, vec![1, 100, 2], vec![1, 7, 2]),
+            (10, vec![1, 2, 3], vec![1, 2, 3]),
+            (2, vec![5, 5, 5], vec![1, 1, 0]),
+            (2, vec![0, 5, 0, 5], vec![0, 1, 0, 1]),
+            (0, vec![5], vec![0]),
+            (5, vec![], vec![]),
+        ] {
+            assert_eq!(shares(wanted, &have), gives, "{wanted} of {have:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn shares_are_as_many_as_wanted_and_even(wanted in 0..300usize, have in proptest::collection::vec(0..60usize, 0..12)) {
+            let gives = shares(wanted, &have);
+            proptest::prop_assert_eq!(gives.iter().sum::<usize>(), wanted.min(have.iter().sum()));
+            for (mine, has) in gives.iter().zip(&have) {
+                let most = gives.iter().max().copied().unwrap_or(0);
+                proptest::prop_assert!(mine == has || mine + 1 >= most, "{:?} of {:?}", gives, have);
+            }
+        }
+    }
+
+    #[test]
+    fn sites_take_turns_within_their_priority() {
+        let site = |id: &str, more: Json| {
+            let mut body = json!({"id": id, "urls": ["http://a.example/"]});
+            body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+            Site::read(body).unwrap()
+        };
+        let touched = json!({"tcDate": "1970-01-01 00:00:02"});
+        let sites =
+            [site("a", json!({})), site("b", touched), site("c", json!({})), site("d", json!({"priority": 200}))];
+        let mut turns = Turns::default();
+        let order = |turns: &Turns| turns.order(sites.iter()).concat();
+        assert_eq!(order(&turns), "dacb", "who was touched by somebody else comes later");
+        turns.gave(["d", "a"].into_iter(), 3_000, |_| true);
+        assert_eq!(order(&turns), "dcba", "priority first");
+        turns.gave(["c", "b"].into_iter(), 1, |_| true);
+        assert_eq!(order(&turns), "dabc", "a clock that was set back changes nothing");
+        turns.gave(["c"].into_iter(), 9_000, |id| id != "a");
+        assert_eq!((order(&turns), turns.last.len()), ("dabc".to_owned(), 3));
+        let counting = |body: Json| UrlFetch::read(body).unwrap().counting();
+        assert!(Query::parse(&counting(json!({}))).is_ok());
+        assert!(Query::parse(&counting(json!({"criterions": {"WHERE": "status = 1 OR state = 2"}}))).is_ok());
     }
 
     #[test]

@@ -102,6 +102,9 @@ impl SiteFilter {
         if self.kind > 1 {
             return bad("type", format!("{}: 0 excludes and 1 includes", self.kind));
         }
+        if self.state > 1 {
+            return bad("state", format!("{}: 0 switches a filter off, 1 on", self.state));
+        }
         if self.mode != 0 {
             return bad(
                 "mode",

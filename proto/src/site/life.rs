@@ -3,10 +3,12 @@
 //! One node of the cluster looks, the first that is alive. Two that both believe to be it do no harm: a change of a definition expects the version that was
 //! looked at, and deleting what is deleted changes nothing.
 
+use super::operation::BadRequest;
 use super::upkeep::mode;
 use super::{Site, SiteDefinition, state};
 use crate::date;
 use crate::error_mask::ErrorBit;
+use crate::query::{Query, Source};
 
 /// Steps, bounds and default of the period that is tuned, in minutes.
 const PERIOD_STEP: u64 = 15;
@@ -63,7 +65,8 @@ pub fn duties(definition: &SiteDefinition, come: Come, now_unix_ms: u64) -> Vec<
     if definition.deleted || site.state != state::ACTIVE {
         return duties;
     }
-    if site.max_errors > 0 && come.errors >= site.max_errors {
+    let errors = come.errors.saturating_sub(site.restarted.errors);
+    if site.max_errors > 0 && errors >= site.max_errors {
         duties.push(Duty::Suspend(ErrorBit::SiteErrorsMax));
         return duties;
     }
@@ -103,8 +106,8 @@ fn tuned(site: &Site, open: u64) -> u64 {
         return site.recrawl_period;
     }
     let step = site.number("RECRAWL_PERIOD_STEP").unwrap_or(PERIOD_STEP);
-    let least = site.number("RECRAWL_PERIOD_MIN").unwrap_or(PERIOD_MIN).max(1);
-    let most = site.number("RECRAWL_PERIOD_MAX").unwrap_or(PERIOD_MAX).max(least);
+    let (least, most) = site.period_bounds();
+    let most = most.max(least);
     let period =
         if open > 0 { site.recrawl_period.saturating_add(step) } else { site.recrawl_period.saturating_sub(step) };
     period.clamp(least, most)
@@ -117,7 +120,50 @@ fn next_date(due: u64, period_minutes: u64, now: u64) -> Option<u64> {
     due.checked_add(periods.checked_mul(period)?)
 }
 
+/// Properties that are numbers, with the least that each may be.
+const NUMBERS: [(&str, u64); 8] = [
+    ("MODES_FLAG", 0),
+    ("RECRAWL_DELETE", 0),
+    ("RECRAWL_PERIOD_MODE", 0),
+    ("RECRAWL_PERIOD_STEP", 1),
+    ("RECRAWL_PERIOD_MIN", 1),
+    ("RECRAWL_PERIOD_MAX", 1),
+    ("AUTO_REMOVE_RESOURCES", 0),
+    ("UPDATE_NOT_INSERT_ROOT_URLS", 0),
+];
+
 impl Site {
+    /// Says what is wrong with the properties that this goes by; their conditions are looked at elsewhere.
+    pub(super) fn life_is_understood(&self) -> Result<(), BadRequest> {
+        let bad = |name: &str, what: String| Err(BadRequest::new(&format!("properties[{name}]"), what));
+        for (name, least) in NUMBERS {
+            if let Some(text) = self.text(name)
+                && self.number(name).is_none_or(|number| number < least)
+            {
+                return bad(name, format!("{text:?} is no number from {least} on"));
+            }
+        }
+        if self.number("RECRAWL_PERIOD_MODE").is_some_and(|mode| mode > 1) {
+            return bad("RECRAWL_PERIOD_MODE", "0 keeps the period, 1 tunes it".to_owned());
+        }
+        let (least, most) = self.period_bounds();
+        if least > most {
+            return bad("RECRAWL_PERIOD_MIN", format!("{least} minutes are more than RECRAWL_PERIOD_MAX, {most}"));
+        }
+        if let Some(order) = self.text("AUTO_REMOVE_RESOURCES_ORDER")
+            && let Err(error) = Query::of_criterions(Source::Urls, "", order, None, 0)
+        {
+            return bad("AUTO_REMOVE_RESOURCES_ORDER", error.to_string());
+        }
+        Ok(())
+    }
+
+    /// The shortest and the longest period that tuning leads to, in minutes.
+    fn period_bounds(&self) -> (u64, u64) {
+        let of = |name: &str, otherwise: u64| self.number(name).unwrap_or(otherwise);
+        (of("RECRAWL_PERIOD_MIN", PERIOD_MIN), of("RECRAWL_PERIOD_MAX", PERIOD_MAX))
+    }
+
     /// A property as a text that is not empty.
     fn text(&self, name: &str) -> Option<&str> {
         self.property(name).map(str::trim).filter(|text| !text.is_empty())
@@ -144,7 +190,6 @@ impl Site {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::{Query, Source};
     use serde_json::{Value as Json, json};
 
     const NOW: u64 = 1_700_000_000_000;

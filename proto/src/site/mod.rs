@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
 pub use self::content::{UrlContent, UrlPut};
-pub use self::fetch::{FetchLock, UrlFetch};
+pub use self::fetch::{FetchLock, Turns, UrlFetch, shares};
 pub use self::filter::SiteFilter;
 pub use self::frequency::{Allowed, Frequencies, Turn};
 pub use self::gone::Gone;
@@ -160,9 +160,27 @@ fn text_of_anything<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result
 fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     match serde_json::Value::deserialize(deserializer)? {
         serde_json::Value::Bool(said) => Ok(said),
-        serde_json::Value::Number(number) => Ok(number.as_u64() != Some(0)),
+        serde_json::Value::Number(number) if matches!(number.as_u64(), Some(0 | 1)) => Ok(number.as_u64() == Some(1)),
         serde_json::Value::String(text) if text == "0" || text == "1" => Ok(text == "1"),
         other => Err(serde::de::Error::custom(format!("{other} is neither yes nor no"))),
+    }
+}
+
+/// Where a site began to count anew: at its last RESTART.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Restarted {
+    /// URLs that had failed by then. They are no errors of the site any more, of which it may have `maxErrors`.
+    pub errors: u64,
+    /// When that was. What URLs failed of before is not in `errorMask`.
+    #[serde(rename = "unixMs")]
+    pub unix_ms: u64,
+}
+
+impl Restarted {
+    /// Whether it never was.
+    pub fn is_never(&self) -> bool {
+        *self == Restarted::default()
     }
 }
 
@@ -221,6 +239,8 @@ pub struct Site {
     pub iterations: u64,
     #[serde(rename = "errorMask")]
     pub error_mask: u64,
+    #[serde(skip_serializing_if = "Restarted::is_never")]
+    pub restarted: Restarted,
     // From here on counted, never kept.
     pub resources: u64,
     pub contents: u64,
@@ -271,6 +291,7 @@ impl Default for Site {
             tc_date_process: None,
             iterations: 0,
             error_mask: 0,
+            restarted: Restarted::default(),
             resources: 0,
             contents: 0,
             collected_urls: 0,
@@ -305,6 +326,12 @@ impl Site {
             filters: vec![everything],
             ..Site::default()
         }
+    }
+
+    /// The site as one of which nothing was crawled yet.
+    pub fn never_crawled(self) -> Site {
+        let nothing = Site { iterations: 0, error_mask: 0, restarted: Restarted::default(), ..self };
+        Site { tc_date: None, tc_date_process: None, ..nothing }
     }
 
     /// The value of a property that counts for the whole site.
@@ -373,6 +400,7 @@ impl Site {
                 upkeep::check_condition(name, text)?;
             }
         }
+        self.life_is_understood()?;
         self.frequencies()?;
         if self.proxies.len() > proxy::PROXIES_MAX {
             return bad("proxies", format!("{} of them, more than {}", self.proxies.len(), proxy::PROXIES_MAX));
@@ -385,10 +413,17 @@ impl Site {
                 .page_rules_are_understood()
                 .map_err(|error| BadRequest::new(&format!("properties of {url}: {}", error.field), error.what))?;
         }
-        if let Some(text) = &self.recrawl_date
-            && crate::date::parse(text).is_none()
-        {
-            return bad("recrawlDate", format!("{text:?} is no time; one looks like 2026-11-17 02:00:00"));
+        let dates = [
+            ("recrawlDate", &self.recrawl_date),
+            ("cDate", &self.c_date),
+            ("uDate", &self.u_date),
+            ("tcDate", &self.tc_date),
+            ("tcDateProcess", &self.tc_date_process),
+        ];
+        for (name, text) in dates {
+            if let Some(text) = text.as_ref().filter(|text| crate::date::parse(text).is_none()) {
+                return bad(name, format!("{text:?} is no time; one looks like 2026-11-17 02:00:00"));
+            }
         }
         for (at, filter) in self.filters.iter().enumerate() {
             filter.checked().map_err(|error| BadRequest::new(&format!("filters[{at}].{}", error.field), error.what))?;
@@ -440,6 +475,7 @@ impl Row for Site {
             "recrawlPeriod" => Value::int(self.recrawl_period),
             "cDate" => time(&self.c_date),
             "uDate" => time(&self.u_date),
+            "tcDate" => time(&self.tc_date),
             _ => Value::Null,
         }
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::{Ignored, Site, SiteDefinition, update};
+use super::{Ignored, Site, SiteDefinition, flag, update};
 use crate::query::{Query, Source};
 
 /// Codes of answers.
@@ -227,6 +227,28 @@ fn one() -> u8 {
     1
 }
 
+fn yes() -> bool {
+    true
+}
+
+/// Says what is wrong with `delayedType`. Contents of sites go in the background either way; nobody reaches them meanwhile.
+pub(super) fn check_delay(said: u8) -> Result<(), BadRequest> {
+    if said > 1 { Err(BadRequest::new("delayedType", format!("{said}: 0 is delayed and 1 is now"))) } else { Ok(()) }
+}
+
+/// Says which of the names is no field of a site.
+fn check_fields(names: &[String]) -> Result<(), BadRequest> {
+    let is_field = |name: &String| {
+        let alone: Map<String, Json> = [(name.clone(), Json::Null)].into_iter().collect();
+        let wrong = serde_json::from_value::<Site>(Json::Object(alone)).err().map(|error| error.to_string());
+        wrong.is_none_or(|error| !error.starts_with("unknown field"))
+    };
+    match names.iter().find(|name| !is_field(name)) {
+        Some(name) => Err(BadRequest::new("excludeList", format!("{name:?} is no field of a site"))),
+        None => Ok(()),
+    }
+}
+
 /// What SITE_STATUS is asked with.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -270,11 +292,11 @@ pub struct SiteCleanup {
     #[serde(rename = "delayedType", default = "one")]
     pub delayed_type: u8,
     /// The root URLs stay, and are crawled anew.
-    #[serde(rename = "saveRootUrls", default = "one")]
-    pub save_root_urls: u8,
+    #[serde(rename = "saveRootUrls", default = "yes", deserialize_with = "flag")]
+    pub save_root_urls: bool,
     /// The root URLs are put in again.
-    #[serde(rename = "moveURLs", alias = "moveUrls", default = "one")]
-    pub move_urls: u8,
+    #[serde(rename = "moveURLs", alias = "moveUrls", default = "yes", deserialize_with = "flag")]
+    pub move_urls: bool,
     /// Its state from then on; active if nothing is said.
     #[serde(default = "one")]
     pub state: u8,
@@ -349,7 +371,12 @@ impl Criterions {
 impl SiteStatus {
     /// Reads one.
     pub fn read(body: Json) -> Result<SiteStatus, BadRequest> {
-        read(body)
+        let request: SiteStatus = read(body)?;
+        if request.measure > 1 {
+            return Err(BadRequest::new("measure", format!("{}: 1 measures, 0 does not", request.measure)));
+        }
+        check_fields(&request.exclude_list)?;
+        Ok(request)
     }
 }
 
@@ -360,6 +387,7 @@ impl SiteDelete {
         if request.id.is_empty() == request.criterions.is_none() {
             return Err(BadRequest::new("id", "name either a site or criterions".to_owned()));
         }
+        check_delay(request.delayed_type)?;
         Ok(request)
     }
 }
@@ -371,6 +399,7 @@ impl SiteCleanup {
         if request.history.is_some_and(|history| history > 2) {
             return Err(BadRequest::new("historyCleanUp", "0 keeps it, 1 and 2 remove it".to_owned()));
         }
+        check_delay(request.delayed_type)?;
         Ok(request)
     }
 
@@ -391,6 +420,8 @@ impl SiteCleanup {
 impl SiteFind {
     /// Reads one.
     pub fn read(body: Json) -> Result<SiteFind, BadRequest> {
-        read(body)
+        let request: SiteFind = read(body)?;
+        check_fields(&request.exclude_list)?;
+        Ok(request)
     }
 }

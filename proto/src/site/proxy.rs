@@ -82,6 +82,9 @@ impl SiteProxy {
         if !name_is_good || port.parse::<u16>().is_ok_and(|port| port == 0) || port.parse::<u16>().is_err() {
             return bad(format!("{text:?} is no host and port; one looks like proxy.example:3128"));
         }
+        if self.state > 1 {
+            return Err(BadRequest::new("state", format!("{}: 0 switches a proxy off, 1 on", self.state)));
+        }
         self.faults = 0;
         self.host = text;
         Ok(self)
@@ -203,11 +206,17 @@ impl ProxyOrder {
         if site_id.is_empty() {
             return Err(BadRequest::new("siteId", "is missing".to_owned()));
         }
-        Ok(ProxyOrder { site_id, host, fields, criterions })
+        let order = ProxyOrder { site_id, host, fields, criterions };
+        order.understood(None)?;
+        Ok(order)
     }
 
     /// The proxy that it describes, upon what is known of it.
     pub fn proxy(&self, known: Option<&SiteProxy>) -> Result<SiteProxy, BadRequest> {
+        self.understood(known)?.checked()
+    }
+
+    fn understood(&self, known: Option<&SiteProxy>) -> Result<SiteProxy, BadRequest> {
         let mut all = match serde_json::to_value(known.cloned().unwrap_or_default()) {
             Ok(Json::Object(all)) => all,
             _ => serde_json::Map::new(),
@@ -217,14 +226,13 @@ impl ProxyOrder {
             let one: serde_json::Map<String, Json> = [(name.to_owned(), value.clone())].into_iter().collect();
             serde_json::from_value::<SiteProxy>(Json::Object(one)).err()
         };
-        let proxy: SiteProxy = serde_json::from_value(Json::Object(all)).map_err(|error| {
+        serde_json::from_value(Json::Object(all)).map_err(|error| {
             let wrong = self.fields.iter().find_map(|(name, value)| Some((name, one(name, value)?)));
             wrong.map_or_else(
                 || BadRequest::new("", error.to_string()),
                 |(name, error)| BadRequest::new(name, error.to_string()),
             )
-        })?;
-        proxy.checked()
+        })
     }
 
     /// The name under which the proxy is kept.
@@ -254,6 +262,7 @@ mod tests {
             (json!({"siteId": "a", "host": "u@p.example:1"}), "host"),
             (json!({"siteId": "a", "host": "p.example:1", "priority": "x"}), "priority"),
             (json!({"siteId": "a", "host": "p.example:1", "nosuch": 1}), "nosuch"),
+            (json!({"siteId": "a", "host": "p.example:1", "state": 2}), "state"),
         ] {
             assert!(proxy(body.clone()).unwrap_err().to_string().contains(field), "{body}");
         }

@@ -71,6 +71,12 @@ fn what_is_wrong_is_said_with_its_field() {
         (json!({"id": "a", "filters": [{"pattern": "x", "stage": 6, "subject": "url"}]}), "filters[0].subject"),
         (json!({"id": "a", "filters": [{"pattern": "x", "mode": 1}]}), "filters[0].mode"),
         (json!({"id": "a", "filters": [{"pattern": "x", "opCode": 7}]}), "filters[0].opCode"),
+        (json!({"id": "a", "filters": [{"pattern": "x", "state": 2}]}), "filters[0].state"),
+        (json!({"id": "a", "urlType": 2}), "urlType"),
+        (json!({"id": "a", "moveURLs": 7}), "moveURLs"),
+        (json!({"id": "a", "cDate": "today"}), "cDate"),
+        (json!({"id": "a", "tcDate": "today"}), "tcDate"),
+        (json!({"id": "a", "proxies": [{"host": "p:1", "state": 3}]}), "state"),
         (json!({"id": "a", "properties": [{"value": "x"}]}), "properties[0].name"),
         (json!({"id": "a", "properties": [{"name": "x", "value": "v".repeat(8_193)}]}), "properties[0].value"),
     ] {
@@ -194,10 +200,19 @@ fn an_update_changes_what_it_names() {
         update(json!({"id": "a", "urls": ["http://b.example/", {"url": "http://a.example/"}]})).unwrap().site.urls;
     assert_eq!(roots.len(), 2, "a root URL that is there is not added again");
     let restarted = update(json!({"id": "a", "state": 6})).unwrap().site;
-    assert_eq!((restarted.state, restarted.iterations), (state::ACTIVE, 1));
+    assert_eq!((restarted.state, restarted.iterations, restarted.restarted.unix_ms), (state::ACTIVE, 1, 1_000));
+    let date = |text: &str| update(json!({"id": "a", "tcDate": text})).map(|after| after.site.tc_date.unwrap());
+    assert_eq!(date("2026-11-17 02:00:00").unwrap(), "2026-11-17 02:00:00");
+    assert_eq!(date("now()").unwrap(), "1970-01-01 00:00:01");
     for (fields, field) in [
         (json!({"priority": 1}), "id"),
         (json!({"id": "a", "errors": 0}), "errors"),
+        (json!({"id": "a", "errorMask": 0}), "errorMask"),
+        (json!({"id": "a", "iterations": 0}), "iterations"),
+        (json!({"id": "a", "cDate": "2026-11-17 02:00:00"}), "cDate"),
+        (json!({"id": "a", "uDate": "2026-11-17 02:00:00"}), "uDate"),
+        (json!({"id": "a", "restarted": {"errors": 9}}), "restarted"),
+        (json!({"id": "a", "tcDate": "soon"}), "tcDate"),
         (json!({"id": "a", "updateType": 9}), "updateType"),
         (json!({"id": "a", "urls": "x"}), "urls"),
         (json!({"id": "a", "state": 4}), "state"),
@@ -235,6 +250,65 @@ fn criterions_may_be_written_in_several_ways() {
     }
 }
 
+#[test]
+fn properties_of_its_life_are_checked_before_it_is_kept() {
+    let with = |list: &[(&str, &str)]| {
+        let list: Vec<_> = list.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+        Site::read(json!({"id": "a", "properties": list}))
+    };
+    for (name, value) in [
+        ("MODES_FLAG", "crawl"),
+        ("MODES_FLAG", "-1"),
+        ("RECRAWL_PERIOD_MODE", "2"),
+        ("RECRAWL_PERIOD_STEP", "0"),
+        ("RECRAWL_PERIOD_MIN", "0"),
+        ("RECRAWL_PERIOD_MIN", "1441"),
+        ("RECRAWL_PERIOD_MAX", "14"),
+        ("RECRAWL_PERIOD_MAX", "a day"),
+        ("RECRAWL_DELETE", "yes"),
+        ("AUTO_REMOVE_RESOURCES", "some"),
+        ("AUTO_REMOVE_RESOURCES_ORDER", "nosuch DESC"),
+        ("UPDATE_NOT_INSERT_ROOT_URLS", "no"),
+    ] {
+        let said = with(&[(name, value)]).unwrap_err().to_string();
+        assert!(said.contains(name), "{said}");
+    }
+    let good = [
+        ("MODES_FLAG", "9"),
+        ("RECRAWL_PERIOD_MODE", "1"),
+        ("RECRAWL_PERIOD_MIN", "60"),
+        ("RECRAWL_PERIOD_MAX", "60"),
+        ("AUTO_REMOVE_RESOURCES", "4"),
+        ("AUTO_REMOVE_RESOURCES_ORDER", "size DESC"),
+        ("RECRAWL_DELETE", ""),
+    ];
+    with(&good).unwrap();
+}
+
+#[test]
+fn errors_from_before_a_restart_count_no_more() {
+    let known = SiteDefinition::new(site(json!({"id": "a", "maxErrors": 5, "maxResources": 9, "state": 3})));
+    let update = SiteUpdate::read(json!({"id": "a", "state": 6})).unwrap();
+    let mut restarted = update.apply(&known, 1_000).unwrap();
+    restarted.site.restarted.errors = 5;
+    let restarted = SiteDefinition::decode(&restarted.encode().unwrap()).unwrap();
+    let come = |errors: u64| life::Come { errors, ..life::Come::default() };
+    assert!(life::duties(&restarted, come(9), 2_000).is_empty(), "four since");
+    assert_eq!(life::duties(&restarted, come(10), 2_000).len(), 1, "five since");
+    let filter = Arc::new(Filter::new(FilterRules::default(), &[]).unwrap());
+    let body = Some(restarted.encode().unwrap());
+    let key = DefinitionKey { kind: DefinitionKind::Site, name: "a".into() };
+    let definition = Definition { key, version: Version { number: 1, node: NodeId(1), boot: 1 }, body };
+    let crawls = Crawls::of_cluster(filter, "own", UrlRules::default()).with(&[definition]);
+    let limits = crawls.get("a").unwrap().limits();
+    assert_eq!(
+        (limits.errors, limits.pages),
+        (Some(10), Some(9)),
+        "what nodes share out is counted from the beginning"
+    );
+    assert!(restarted.site.never_crawled().restarted.is_never());
+}
+
 proptest! {
     #[test]
     fn no_json_makes_the_readers_panic(text in "\\PC{0,64}", number in any::<i64>()) {
@@ -262,4 +336,12 @@ fn every_request_that_has_a_value_of_the_wrong_kind_names_its_field() {
     assert_eq!(said(UrlNew::read(json!({"url": "http://a.example/", "priority": "high"})).unwrap_err()).0, "priority");
     assert_eq!(said(UrlOrder::read(json!({"siteId": "a", "url": 7})).unwrap_err()).0, "url");
     assert_eq!(said(SiteFind::read(json!({"url": "", "criterions": 3})).unwrap_err()).0, "criterions");
+    assert_eq!(said(SiteFind::read(json!({"excludeList": ["urls", "nosuch"]})).unwrap_err()).0, "excludeList");
+    assert_eq!(said(SiteStatus::read(json!({"id": "a", "measure": 2})).unwrap_err()).0, "measure");
+    assert_eq!(said(SiteDelete::read(json!({"id": "a", "delayedType": 2})).unwrap_err()).0, "delayedType");
+    assert_eq!(said(SiteCleanup::read(json!({"id": "a", "delayedType": 2})).unwrap_err()).0, "delayedType");
+    assert_eq!(said(SiteCleanup::read(json!({"id": "a", "saveRootUrls": 2})).unwrap_err()).0, "saveRootUrls");
+    assert_eq!(said(UrlOrder::read(json!({"url": "a", "delayedType": 2})).unwrap_err()).0, "delayedType");
+    assert_eq!(said(UrlOrder::read(json!({"url": "a", "urlType": 2})).unwrap_err()).0, "urlType");
+    assert_eq!(said(UrlContent::read(json!({"url": "a", "urlType": 2})).unwrap_err()).0, "urlType");
 }

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value as Json};
 
 use super::operation::{BadRequest, Criterions, object, read, without_nulls};
-use super::{Site, SiteDefinition, state};
+use super::{Restarted, Site, SiteDefinition, state};
 use crate::date;
 use crate::query::Source;
 
 /// Fields that are counted, or are the crawler's own: nobody sets them.
-const COUNTED: [&str; 9] = [
+const COUNTED: [&str; 15] = [
     "resources",
     "contents",
     "collectedURLs",
@@ -18,7 +18,15 @@ const COUNTED: [&str; 9] = [
     "size",
     "avgSpeed",
     "avgSpeedCounter",
+    "cDate",
+    "uDate",
+    "tcDateProcess",
+    "iterations",
+    "errorMask",
+    "restarted",
 ];
+/// As a time: this moment.
+const NOW: &str = "NOW()";
 /// Fields by which two things of a list are the same.
 const LISTS: [(&str, &[&str]); 3] =
     [("urls", &["url"]), ("filters", &["pattern", "stage", "subject"]), ("properties", &["name", "urlMd5"])];
@@ -70,7 +78,8 @@ impl SiteUpdate {
             _ => return Err(BadRequest::new("id", "is missing: which site is to be changed?".to_owned())),
         };
         if let Some(name) = COUNTED.iter().find(|name| fields.contains_key(**name)) {
-            return Err(BadRequest::new(name, "is counted by the crawler and cannot be set".to_owned()));
+            let what = "is counted by the crawler and cannot be set; state 6 (RESTART) and SITE_CLEANUP begin anew";
+            return Err(BadRequest::new(name, what.to_owned()));
         }
         Ok(SiteUpdate { id, criterions, fields, update_type })
     }
@@ -88,6 +97,11 @@ impl SiteUpdate {
             changes.insert("state".to_owned(), Json::from(state::ACTIVE));
             site.insert("iterations".to_owned(), Json::from(known.site.iterations.saturating_add(1)));
             site.insert("errorMask".to_owned(), Json::from(0));
+            let restarted = Restarted { unix_ms: now_unix_ms, ..known.site.restarted };
+            site.insert("restarted".to_owned(), serde_json::json!(restarted));
+        }
+        if changes.get("tcDate").and_then(Json::as_str).is_some_and(|said| said.eq_ignore_ascii_case(NOW)) {
+            changes.insert("tcDate".to_owned(), Json::from(date::format(now_unix_ms)));
         }
         for (list, names) in LISTS {
             let Some(change) = changes.remove(list) else { continue };

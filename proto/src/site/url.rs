@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::operation::{BadRequest, Criterions, object, read, without_nulls};
+use super::operation::{BadRequest, Criterions, check_delay, object, read, without_nulls};
 use super::{Attribute, GENERAL_SITE, Ignored, Site, UrlPut, md5_hex, url_type};
 use crate::control::records::UrlName;
 use crate::crawl::crawls::Crawls;
@@ -190,7 +190,15 @@ pub struct UrlOrder {
 impl UrlOrder {
     /// Reads one.
     pub fn read(body: Json) -> Result<UrlOrder, BadRequest> {
-        read(body)
+        let order: UrlOrder = read(body)?;
+        order.check_type()?;
+        check_delay(order.delayed_type)?;
+        Ok(order)
+    }
+
+    pub(super) fn check_type(&self) -> Result<(), BadRequest> {
+        let wrong = || BadRequest::new("urlType", format!("{}: 0 is a URL and 1 an id", self.url_type));
+        if self.url_type > 1 { Err(wrong()) } else { Ok(()) }
     }
 
     /// Names a URL, or its id.
@@ -220,6 +228,7 @@ impl UrlOrder {
 
     /// The URL that it names, in the form that `rules` bring URLs into.
     pub fn name(&self, rules: &UrlRules) -> Result<UrlName, BadRequest> {
+        self.check_type()?;
         let id = if self.url_type == 1 { &self.url } else { &self.url_md5 };
         if !id.is_empty() {
             let parsed = parse_id(id);

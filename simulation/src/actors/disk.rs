@@ -350,6 +350,7 @@ impl Memory {
             }
             ReplicaJob::Totals(_, reply) => say(reply, Ok(Default::default())),
             ReplicaJob::Url(_, reply) => say(reply, Ok(None)),
+            ReplicaJob::Failings(reply) => say(reply, Ok(Default::default())),
             ReplicaJob::CountCrawls(_, reply) => say(reply, Ok(Default::default())),
             _ => unreachable!("writes go to `write`"),
         }

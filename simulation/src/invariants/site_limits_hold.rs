@@ -1,10 +1,13 @@
 //! I22: of a site that has a limit no more pages are fetched than that, in the whole cluster, besides what was in flight when the slot of a page changed hands, and
-//! what nobody within reach knew of then.
+//! what nobody within reach knew of then; nor do more URLs fail for good than it may have errors, besides the same.
 //!
 //! Harm: somebody who pays for a hundred pages gets a hundred from every node that cannot hear the others.
 //!
 //! *What is in flight* is a page that was asked for under a lease that ended before W disks had its outcome: nobody could count it. *Out of reach* is a page that the
 //! next holder has not, where W or more who may have it were silent until it served the slot. A limit that was raised counts as it was at most.
+//!
+//! URLs (`maxURLs`) and sizes are not judged: what a page links to is taken in by whoever keeps the link's slot, by a share that may be a moment old, and is no limit of what
+//! is asked for; bytes have no limit at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +21,37 @@ use crate::world::plan::Plan;
 use crate::world::sites::SiteEpoch;
 use crate::world::trace::{Event, FetchKind};
 
+/// What a site may have only so many of.
+#[derive(Default)]
+struct Limited {
+    /// The largest limit that it had; `None` if it had none at some time.
+    limit: Option<u64>,
+    /// Those that a disk has.
+    urls: BTreeSet<UrlId>,
+}
+
+impl Limited {
+    fn new(limit: u64) -> Limited {
+        Limited { limit: Some(limit).filter(|limit| *limit > 0), urls: BTreeSet::new() }
+    }
+
+    fn takes(&mut self, limit: u64) {
+        let limit = Some(limit).filter(|limit| *limit > 0);
+        self.limit = self.limit.zip(limit).map(|(known, limit)| known.max(limit));
+    }
+
+    /// The limit, if there are more than that and `besides`.
+    fn is_passed(&self, besides: usize) -> Option<u64> {
+        self.limit.filter(|limit| self.urls.len() as u64 > limit + besides as u64)
+    }
+}
+
 /// A site in one of its epochs.
 #[derive(Default)]
 struct Fetched {
-    /// The largest limit that it had; `None` if it had none at some time.
-    limit: Option<u64>,
-    /// Pages that a disk has.
-    pages: BTreeSet<UrlId>,
+    pages: Limited,
+    /// URLs that failed for good.
+    errors: Limited,
     /// Pages that were in flight when their slot changed hands, or out of reach of who had it then.
     aloft: BTreeSet<UrlId>,
 }
@@ -38,6 +65,8 @@ pub struct SiteLimitsHold {
     under_way: BTreeMap<UrlId, (SiteEpoch, Slot)>,
     /// Disks that have a page.
     copies: BTreeMap<UrlId, BTreeSet<NodeId>>,
+    /// URLs that failed for good, as a disk knows.
+    failed: BTreeSet<UrlId>,
     /// Where pages belong.
     places: BTreeMap<UrlId, (SiteEpoch, Slot)>,
     /// Who holds the slots.
@@ -69,9 +98,10 @@ impl Invariant for SiteLimitsHold {
         }
         match event {
             Event::SiteDurable { says, .. } => {
-                let limit = Some(says.pages_max).filter(|limit| *limit > 0);
-                let known = self.sites.entry(says.of).or_insert(Fetched { limit, ..Fetched::default() });
-                known.limit = known.limit.zip(limit).map(|(known, limit)| known.max(limit));
+                let (pages, errors) = (Limited::new(says.pages_max), Limited::new(says.errors_max));
+                let known = self.sites.entry(says.of).or_insert(Fetched { pages, errors, aloft: BTreeSet::new() });
+                known.pages.takes(says.pages_max);
+                known.errors.takes(says.errors_max);
             }
             Event::LeaseHeld { node, slot, acquired: true, .. } => drop(self.holders.insert(*slot, *node)),
             Event::LeaseLost { slot, .. } => self.changes_hands(|other| other == *slot),
@@ -79,8 +109,11 @@ impl Invariant for SiteLimitsHold {
                 let disk = before.nodes.get(node).map(|facts| &facts.disk);
                 let has =
                     |url| disk.and_then(|disk| disk.get(url)).is_some_and(|at| at.progress.status == Status::Processed);
+                let knows = |url| disk.and_then(|disk| disk.get(url)).is_some_and(|at| at.settled);
                 for (url, (of, place)) in &self.places {
-                    if place == slot && self.copies.contains_key(url) && !has(url) {
+                    let is_page = self.copies.contains_key(url) && !has(url);
+                    let is_error = self.failed.contains(url) && !knows(url);
+                    if place == slot && (is_page || is_error) {
                         self.sites.entry(*of).or_default().aloft.insert(*url);
                     }
                 }
@@ -107,11 +140,22 @@ impl Invariant for SiteLimitsHold {
                     self.under_way.remove(url);
                 }
                 let site = self.sites.entry(*of).or_default();
-                site.pages.insert(*url);
-                let (pages, aloft) = (site.pages.len() as u64, site.aloft.len() as u64);
-                if let Some(limit) = site.limit.filter(|limit| pages > limit + aloft) {
+                site.pages.urls.insert(*url);
+                let (pages, aloft) = (site.pages.urls.len(), site.aloft.len());
+                if let Some(limit) = site.pages.is_passed(aloft) {
                     let what = format!("site {} has {pages} pages in epoch {}", of.site, of.epoch);
                     return Broken::on(*node, format!("{what}: {limit} were asked for and {aloft} were in flight"));
+                }
+            }
+            Event::RecordDurable { node, url, settled: true, .. } => {
+                let Some(of) = before.of_sites.get(url) else { return Ok(()) };
+                self.failed.insert(*url);
+                let site = self.sites.entry(*of).or_default();
+                site.errors.urls.insert(*url);
+                let (errors, aloft) = (site.errors.urls.len(), site.aloft.len());
+                if let Some(limit) = site.errors.is_passed(aloft) {
+                    let what = format!("site {} has {errors} errors in epoch {}", of.site, of.epoch);
+                    return Broken::on(*node, format!("{what}: it may have {limit} and {aloft} were in flight"));
                 }
             }
             _ => {}
@@ -130,9 +174,30 @@ mod tests {
 
     const OF: SiteEpoch = SiteEpoch { site: 1, epoch: 0 };
 
-    fn limit(pages_max: u64) -> Event {
+    fn limits(pages_max: u64, errors_max: u64) -> Event {
         let version = Version { number: 1, node: A, boot: 1 };
-        Event::SiteDurable { node: A, version, says: SiteFacts { of: OF, deleted: false, runs: true, pages_max } }
+        let says = SiteFacts { of: OF, deleted: false, runs: true, pages_max, errors_max };
+        Event::SiteDurable { node: A, version, says }
+    }
+
+    fn limit(pages_max: u64) -> Event {
+        limits(pages_max, 0)
+    }
+
+    /// Asked for, and failed for good.
+    fn error(number: u8) -> Vec<Event> {
+        let mut events = page(number)[..2].to_vec();
+        events.push(failed(A, number));
+        events
+    }
+
+    fn failed(node: NodeId, number: u8) -> Event {
+        match durable(node, number, Status::Crawled) {
+            Event::RecordDurable { node, slot, url, progress, .. } => {
+                Event::RecordDurable { node, slot, url, progress, settled: true }
+            }
+            other => other,
+        }
     }
 
     fn page(number: u8) -> Vec<Event> {
@@ -154,6 +219,19 @@ mod tests {
         assert!(judge([two(), page(3)].concat()).is_err());
         assert_eq!(judge([two(), vec![limit(3)], page(3)].concat()), Ok(()), "it was raised");
         assert_eq!(judge([vec![limit(0)], page(1), page(2)].concat()), Ok(()), "there is none");
+    }
+
+    #[test]
+    fn errors_have_a_limit_of_their_own() {
+        let two = || [vec![limits(0, 2)], error(1), error(2), vec![failed(B, 1)]].concat();
+        assert_eq!(judge([two(), page(3), page(4)].concat()), Ok(()), "pages are no errors");
+        assert!(judge([two(), error(3)].concat()).is_err());
+        assert_eq!(judge([two(), vec![limits(0, 0)], error(3)].concat()), Ok(()), "it has none now");
+        let lost = Event::LeaseLost { node: A, slot: SLOT };
+        let aloft = page(4)[..2].to_vec();
+        assert_eq!(judge([two(), aloft, vec![lost], error(3)].concat()), Ok(()), "what was in flight may fail");
+        let unsure = Event::ServedUnsure { node: C, slot: SLOT };
+        assert_eq!(judge([two(), vec![unsure], error(3)].concat()), Ok(()), "C knows of neither");
     }
 
     #[test]

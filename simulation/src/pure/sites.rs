@@ -12,7 +12,7 @@ use proto::cluster::copy::{RecordCopy, merged};
 use proto::cluster::mutant::Planted;
 use proto::cluster::registry::{Definition, DefinitionKind};
 use proto::cluster::share::Counted;
-use proto::crawl::crawls::{Crawls, Shares};
+use proto::crawl::crawls::{Crawls, Limits, Shares};
 use proto::crawl::filter::{Filter, FilterRules, Scope};
 use proto::crawl::frontier;
 use proto::crawl::politeness::Micros;
@@ -237,7 +237,7 @@ impl World<'_> {
         let now = node.clock.local(at);
         let Some(machine) = &mut node.machine else { return };
         let Some(crawls) = &machine.crawls else { return };
-        if !crawls.defined().any(|crawl| crawl.limits().pages.is_some()) {
+        if !crawls.defined().any(|crawl| crawl.limits() != Limits::default()) {
             return;
         }
         let coordinator = &mut machine.coordinator;

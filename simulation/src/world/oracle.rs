@@ -177,7 +177,8 @@ impl Oracle {
     /// Whether a URL need not come to an end: its site is over, does not run, or has as many pages as it may.
     pub fn may_wait(&self, up: &BTreeSet<NodeId>, url: &UrlId) -> bool {
         let Some(of) = self.of_sites.get(url) else { return false };
-        self.site(up, of.site).is_none_or(|says| says.of != *of || !says.runs || says.pages_max > 0)
+        self.site(up, of.site)
+            .is_none_or(|says| says.of != *of || !says.runs || says.pages_max > 0 || says.errors_max > 0)
     }
 
     /// Acknowledged URLs that are on no disk.

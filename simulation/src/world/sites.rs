@@ -36,6 +36,8 @@ pub struct SiteFacts {
     pub runs: bool,
     /// How many pages at most; 0 for no limit.
     pub pages_max: u64,
+    /// How many URLs may fail for good; 0 for no limit.
+    pub errors_max: u64,
 }
 
 /// The id of a site.
@@ -58,7 +60,8 @@ pub(crate) fn facts(definition: &Definition) -> Option<SiteFacts> {
     let said = SiteDefinition::decode(definition.body.as_ref()?)?;
     let of = SiteEpoch { epoch: said.epoch, ..of_crawl(&definition.key.name)? };
     let runs = !said.deleted && said.site.state == state::ACTIVE;
-    Some(SiteFacts { of, deleted: said.deleted, runs, pages_max: said.site.max_resources })
+    let (pages_max, errors_max) = (said.site.max_resources, said.site.max_errors);
+    Some(SiteFacts { of, deleted: said.deleted, runs, pages_max, errors_max })
 }
 
 /// All operations: of which site, and what when.
@@ -102,8 +105,8 @@ pub(crate) fn change(
     let there = known.map(|(known, _)| known).filter(|known| !known.deleted);
     let epoch = known.map_or(0, |(known, _)| known.epoch);
     let urls = roots.iter().map(|url| RootUrl { url: url.as_str().to_owned() }).collect();
-    let fresh =
-        Site { id: id(site), urls, max_resources: plan.sites[site].pages_max, request_delay: 0, ..Site::default() };
+    let (max_resources, max_errors) = (plan.sites[site].pages_max, plan.sites[site].errors_max);
+    let fresh = Site { id: id(site), urls, max_resources, max_errors, request_delay: 0, ..Site::default() };
     let changed = |change: fn(&mut Site)| {
         let mut definition = there?.clone();
         change(&mut definition.site);

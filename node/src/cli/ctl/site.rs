@@ -1,6 +1,6 @@
 //! `orbweaver ctl site`: sites of a cluster, made, changed, looked at, emptied and deleted.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use proto::control::Request;
 use proto::site::{Operation, state};
 use serde_json::{Map, Value as Json, json};
@@ -19,7 +19,9 @@ All fields and what they do are listed in docs/sites.md.";
 const UPDATE_EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver site update news --set state=3           suspend it
   orbweaver ctl --data /srv/orbweaver site update news --set state=1           go on
-  orbweaver ctl --data /srv/orbweaver site update news --url https://example.org/ --property MODES_FLAG=1";
+  orbweaver ctl --data /srv/orbweaver site update news --restart               begin again with the root URLs, and without errors
+  orbweaver ctl --data /srv/orbweaver site update news --url https://example.org/ --property MODES_FLAG=1
+  orbweaver ctl --data /srv/orbweaver site update news --lists update --property MODES_FLAG=9     only if it has that property";
 const FIND_EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver site find
   orbweaver ctl --data /srv/orbweaver site find https://example. --where 'errors > 10 AND state = 1' --order 'errors DESC' --limit 50";
@@ -52,9 +54,15 @@ pub(super) enum SiteCommand {
         /// A root URL; may be given several times
         #[arg(long, value_name = "URL")]
         url: Vec<String>,
-        /// Replace the lists that are given instead of adding to them
-        #[arg(long)]
+        /// What becomes of the lists that are given
+        #[arg(long, value_enum, default_value_t = Lists::Append)]
+        lists: Lists,
+        /// As --lists overwrite
+        #[arg(long, conflicts_with = "lists")]
         overwrite: bool,
+        /// Begin again: the root URLs are crawled anew, the site is active, and the errors that it had count no more
+        #[arg(long)]
+        restart: bool,
         #[command(flatten)]
         fields: Fields,
     },
@@ -96,6 +104,17 @@ pub(super) enum SiteCommand {
         #[arg(long)]
         without_roots: bool,
     },
+}
+
+/// What becomes of lists: root URLs, filters and properties. In the order of the numbers of `updateType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Lists {
+    /// What is given is added; what is there already is changed
+    Append,
+    /// What is given takes the place of all that is there
+    Overwrite,
+    /// What is there already is changed; what is not is left out
+    Update,
 }
 
 /// Fields of a site.
@@ -149,10 +168,14 @@ fn request(command: &SiteCommand) -> (Operation, Json) {
             site.extend(id.iter().map(|id| ("id".to_owned(), json!(id))));
             (Operation::SiteNew, Json::Object(site))
         }
-        SiteCommand::Update { id, url, overwrite, fields } => {
+        SiteCommand::Update { id, url, lists, overwrite, restart, fields } => {
             let mut site = fields.json(url);
             site.insert("id".to_owned(), json!(id));
-            site.insert("updateType".to_owned(), json!(u8::from(*overwrite)));
+            let lists = if *overwrite { Lists::Overwrite } else { *lists };
+            site.insert("updateType".to_owned(), json!(lists as u8));
+            if *restart {
+                site.insert("state".to_owned(), json!(state::RESTART));
+            }
             (Operation::SiteUpdate, Json::Object(site))
         }
         SiteCommand::Status { ids } => (Operation::SiteStatus, ids.iter().map(|id| json!({"id": id})).collect()),

@@ -13,6 +13,7 @@ use proto::control::Totals;
 use proto::control::crawl::CrawlCounts;
 use proto::control::records::{FoundRecord, UrlName};
 use proto::crawl::outcome::Ending;
+use proto::error_mask::ErrorTimes;
 use proto::id::{Slot, UrlId};
 use proto::key::UrlKey;
 use proto::site::history::Event;
@@ -116,6 +117,8 @@ pub enum ReplicaJob {
     },
     /// Count the URLs of each crawl in these slots.
     CountCrawls(SlotSet, Reply<BTreeMap<String, CrawlCounts>>),
+    /// What URLs failed of, by crawl.
+    Failings(Reply<BTreeMap<String, ErrorTimes>>),
     /// Read records of a crawl.
     Records {
         /// The crawl.
@@ -200,6 +203,7 @@ impl ReplicaJob {
             | ReplicaJob::Totals(..)
             | ReplicaJob::Url(..)
             | ReplicaJob::CountCrawls(..)
+            | ReplicaJob::Failings(..)
             | ReplicaJob::Records { .. }
             | ReplicaJob::Domains { .. }
             | ReplicaJob::Notes { .. }
@@ -274,6 +278,7 @@ impl ReplicaJob {
             ReplicaJob::Totals(slots, reply) => answer(reply, store.totals(&slots)),
             ReplicaJob::Url(key, reply) => answer(reply, store.url(&key)),
             ReplicaJob::CountCrawls(slots, reply) => answer(reply, store.crawl_counts(&slots)),
+            ReplicaJob::Failings(reply) => answer(reply, store.failings()),
             ReplicaJob::Records { crawl, names, reply } => answer(reply, store.records(&crawl, &names)),
             ReplicaJob::Domains { crawl, slots, reply } => {
                 let domains = store.domains_of(&crawl, Some(&slots));

@@ -7,6 +7,7 @@ use proto::cluster::copy::{Kept, RecordCopy};
 use proto::cluster::turn::Turned;
 use proto::crawl::frontier::{HostFacts, Input};
 use proto::crawl::outcome::{Ending, OutcomeKind};
+use proto::error_mask::ErrorTimes;
 use proto::id::{Round, UrlId};
 use proto::key::{Order, QueueKey, UrlKey};
 use proto::record::{Progress, Status, UrlRecord};
@@ -112,6 +113,8 @@ pub struct Change<'a> {
     pub(super) finding: Option<Finding>,
     /// Whether contents that this change touched are on the list of those without a second copy.
     pub(super) listed: BTreeMap<Vec<u8>, bool>,
+    /// What URLs failed of, by crawl.
+    pub(super) failings: BTreeMap<String, ErrorTimes>,
     /// What became of digests.
     pub(super) digested: Vec<super::digests::Event>,
 }
@@ -141,6 +144,7 @@ impl Store {
             contents: BTreeSet::new(),
             finding: None,
             listed: BTreeMap::new(),
+            failings: BTreeMap::new(),
             digested: Vec::new(),
         }
     }
@@ -450,6 +454,7 @@ impl Change<'_> {
             self.store.tally.write(inlinks, &mut self.rows)?;
         }
         self.put_lines()?;
+        self.put_failings()?;
         let digested = self.put_digests()?;
         let state = self.store.state.clone();
         self.put("meta", b"state", &state)?;
@@ -514,6 +519,9 @@ impl Change<'_> {
         }
         if !std::mem::replace(&mut host.touched, true) {
             self.touched.push(queue.clone());
+        }
+        if let Some(new) = new {
+            self.see_failing(queue.crawl(), new);
         }
         let counters = &mut self.store.state.counters;
         if let Some(old) = old {

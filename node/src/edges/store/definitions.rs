@@ -32,6 +32,37 @@ fn row_key(key: &DefinitionKey) -> Vec<u8> {
     [PREFIX, kind, key.name.as_bytes()].concat()
 }
 
+/// The site that a definition is of.
+pub(super) fn site_of(definition: &Definition) -> Option<SiteDefinition> {
+    let body = definition.body.as_ref().filter(|_| definition.key.kind == DefinitionKind::Site)?;
+    SiteDefinition::decode(body)
+}
+
+fn learn_period(periods: &mut BTreeMap<String, Option<u64>>, definition: &Definition) {
+    let said = match (&definition.body, definition.key.kind) {
+        (Some(body), DefinitionKind::Crawl) => CrawlDefinition::decode(body).ok(),
+        (None, DefinitionKind::Crawl) => {
+            periods.remove(&definition.key.name);
+            return;
+        }
+        _ => site_of(definition).map(|site| site.crawl()),
+    };
+    let Some(CrawlDefinition { name, recrawl_period_s, fetch, .. }) = said else { return };
+    match (fetch, recrawl_period_s) {
+        // Its queue says when a URL is fetched again, not the crawl.
+        (Some(_), _) => drop(periods.insert(name, None)),
+        (None, Some(seconds)) => drop(periods.insert(name, Some(seconds.saturating_mul(1_000)))),
+        (None, None) => drop(periods.remove(&name)),
+    }
+}
+
+fn learn_limit(limits: &mut BTreeMap<String, u64>, site: &SiteDefinition) {
+    match Some(site.site.max_urls).filter(|most| *most > 0 && !site.deleted) {
+        Some(most) => drop(limits.insert(site.crawl_name(), most)),
+        None => drop(limits.remove(&site.crawl_name())),
+    }
+}
+
 impl Store {
     /// Everything that is defined, removed ones included.
     pub fn definitions(&self) -> Result<Vec<Definition>, StoreError> {
@@ -43,21 +74,7 @@ impl Store {
     pub(super) fn rules_of(&mut self, crawl: &str) -> Result<OutcomeRules, StoreError> {
         if self.periods.is_none() {
             let mut periods = BTreeMap::new();
-            for definition in self.definitions()? {
-                let Some(body) = &definition.body else { continue };
-                let said = match definition.key.kind {
-                    DefinitionKind::Crawl => CrawlDefinition::decode(body).ok(),
-                    DefinitionKind::Site => SiteDefinition::decode(body).map(|site| site.crawl()),
-                    DefinitionKind::Job | DefinitionKind::Setting => None,
-                };
-                let Some(CrawlDefinition { name, recrawl_period_s, fetch, .. }) = said else { continue };
-                match (fetch, recrawl_period_s) {
-                    // Its queue says when a URL is fetched again, not the crawl.
-                    (Some(_), _) => drop(periods.insert(name, None)),
-                    (None, Some(seconds)) => drop(periods.insert(name, Some(seconds.saturating_mul(1_000)))),
-                    (None, None) => {}
-                }
-            }
+            self.definitions()?.iter().for_each(|definition| learn_period(&mut periods, definition));
             self.periods = Some(periods);
         }
         let period = self.periods.as_ref().and_then(|periods| periods.get(crawl).copied());
@@ -67,6 +84,25 @@ impl Store {
     /// What was read from definitions is read anew.
     pub(super) fn forget_definitions(&mut self) {
         (self.periods, self.histories, self.url_limits, self.gone) = (None, None, None, None);
+    }
+
+    /// Puts a definition that is new into what was read from the others: to read all of them for each would make many take long.
+    fn learn(&mut self, definition: &Definition) {
+        if let Some(periods) = &mut self.periods {
+            learn_period(periods, definition);
+        }
+        if let Some(gone) = &mut self.gone {
+            gone.take(definition);
+            self.sweeping = Default::default();
+        }
+        let Some(site) = site_of(definition) else { return };
+        if let Some(limits) = &mut self.url_limits {
+            learn_limit(limits, &site);
+        }
+        if let Some(histories) = &mut self.histories {
+            histories.remove(&site.crawl_name());
+            histories.extend(Some(site).filter(SiteDefinition::has_history).map(|site| site.crawl_name()));
+        }
     }
 
     /// So many URLs may still become known here.
@@ -79,12 +115,8 @@ impl Store {
     pub(super) fn takes_room(&mut self, crawl: &str) -> Result<bool, StoreError> {
         if self.url_limits.is_none() {
             let mut limits = BTreeMap::new();
-            for definition in self.definitions()? {
-                let site = definition.body.as_ref().filter(|_| definition.key.kind == DefinitionKind::Site);
-                let site = site.and_then(|body| SiteDefinition::decode(body)).filter(|site| !site.deleted);
-                if let Some(site) = site.filter(|site| site.site.max_urls > 0) {
-                    limits.insert(site.crawl_name(), site.site.max_urls);
-                }
+            for site in self.definitions()?.iter().filter_map(site_of) {
+                learn_limit(&mut limits, &site);
             }
             self.url_limits = Some(limits);
         }
@@ -135,12 +167,12 @@ impl Store {
 impl Change<'_> {
     /// Keeps definitions that are newer than what is here.
     pub fn keep_definitions(&mut self, definitions: &[Definition]) -> Result<(), StoreError> {
-        self.store.forget_definitions();
         for definition in definitions {
             let key = row_key(&definition.key);
             let before: Option<Definition> = self.get("meta", &key)?;
             if before.is_none_or(|before| before < *definition) {
                 self.put("meta", &key, definition)?;
+                self.store.learn(definition);
             }
         }
         Ok(())
@@ -207,5 +239,14 @@ mod tests {
         change.keep_definitions(&[definition("news", 2, Some(open.encode().unwrap()))]).unwrap();
         change.commit().unwrap();
         assert_eq!(store.rules_of("news").unwrap().recrawl_period_ms, None, "its queue says when");
+        // What is learnt of a definition alone is what all of them say.
+        let learnt = store.periods.clone();
+        store.forget_definitions();
+        store.rules_of("news").unwrap();
+        assert_eq!(store.periods, learnt);
+        let mut change = store.change();
+        change.keep_definitions(&[definition("news", 3, None)]).unwrap();
+        change.commit().unwrap();
+        assert_eq!(store.periods, Some(BTreeMap::new()));
     }
 }

@@ -19,6 +19,7 @@ mod contents;
 mod convert;
 mod definitions;
 mod digests;
+mod failings;
 mod flying;
 mod found;
 mod graph;

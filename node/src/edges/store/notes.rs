@@ -5,11 +5,10 @@
 //! | `note` | slot, marked crawl and shard, crawl, id | what is replicated |
 //! | `history` | url key, round, code | an [`Event`]: what this replica saw, of sites that ask for it |
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use proto::cluster::copy::{RecordCopy, merged};
 use proto::cluster::mutant::Planted;
-use proto::cluster::registry::DefinitionKind;
 use proto::cluster::repair::Changed;
 use proto::counters::HostCounters;
 use proto::id::Slot;
@@ -22,6 +21,7 @@ use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 
 use super::change::{Change, counters_key};
+use super::definitions::site_of;
 use super::{Store, StoreError};
 
 /// Bytes of the notes of one answer, about.
@@ -64,15 +64,8 @@ impl Store {
     /// Whether it is written down what happens to URLs of a crawl.
     fn has_history(&mut self, crawl: &str) -> Result<bool, StoreError> {
         if self.histories.is_none() {
-            let mut names = BTreeSet::new();
-            for definition in self.definitions()? {
-                let site = definition.body.as_ref().filter(|_| definition.key.kind == DefinitionKind::Site);
-                if let Some(site) =
-                    site.and_then(|body| SiteDefinition::decode(body)).filter(SiteDefinition::has_history)
-                {
-                    names.insert(site.crawl_name());
-                }
-            }
+            let logged = |site: SiteDefinition| site.has_history().then(|| site.crawl_name());
+            let names = self.definitions()?.iter().filter_map(site_of).filter_map(logged).collect();
             self.histories = Some(names);
         }
         Ok(self.histories.as_ref().is_some_and(|names| names.contains(crawl)))

@@ -60,7 +60,11 @@ impl Change<'_> {
         let nobody = self.store.gone()?.is_empty();
         let said = match &self.store.sweeping {
             _ if nobody => None,
-            Sweeping { hosts: Some(from), .. } => Some(self.sweep_hosts(from.clone(), &mut changed)?),
+            Sweeping { hosts: Some(from), .. } => {
+                let from = from.clone();
+                self.sweep_failings()?;
+                Some(self.sweep_hosts(from, &mut changed)?)
+            }
             Sweeping { notes: Some(from), .. } => Some(self.sweep_notes(from.clone(), &mut changed)?),
             Sweeping { .. } => None,
         };

@@ -11,6 +11,9 @@ pub struct SitePlan {
     /// Pages after which nothing more of it is fetched; 0 for no limit.
     #[serde(default)]
     pub pages_max: u64,
+    /// URLs that may fail for good, after which the same holds; 0 for no limit.
+    #[serde(default)]
+    pub errors_max: u64,
     /// What people do to it, by time.
     #[serde(default, rename = "operation")]
     pub operations: Vec<SiteOperation>,

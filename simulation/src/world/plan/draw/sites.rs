@@ -44,7 +44,9 @@ fn site(draw: &mut Random, plan: &Plan) -> SitePlan {
         }
     }
     operations.sort_by_key(|operation| operation.at_ms);
-    SitePlan { hosts, pages_max, operations }
+    // Drawn last: what is drawn before stays as it was.
+    let errors_max = draw.pick(&[0, 0, 0, 1, 2, 4]);
+    SitePlan { hosts, pages_max, errors_max, operations }
 }
 
 fn is_partition(fault: &TimedFault) -> bool {
