@@ -357,7 +357,7 @@ fn urls_of_sites(many: usize, whole: bool) -> Vec<Row> {
         (
             "URL_CONTENT",
             json!({"urlFetch": {"sitesList": ["news"], "maxURLs": 2000}, "contentTypeMask": 1}),
-            Refused(2000, "urlFetch"),
+            Stopped(2000, "urlFetch", 0),
         ),
         (
             "URL_PUT",
