@@ -14,6 +14,8 @@ pub const PUT_ITEMS_MAX: usize = 1_024;
 pub const PUT_BYTES_MAX: usize = 768 << 10;
 /// Bytes of URLs in one answer, about.
 pub const ANSWER_BYTES_MAX: usize = 2 << 20;
+/// Bytes of URLs or keys in one answer to a look, about: many may look at once, and read slowly. Rows of ordinary length reach [`LOOK_ROWS_MAX`] first.
+pub const LOOK_BYTES_MAX: usize = 512 << 10;
 /// Rows that one question looks at; who wants more asks on from where it ended.
 pub const LOOK_ROWS_MAX: usize = 4_096;
 

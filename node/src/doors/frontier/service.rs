@@ -26,8 +26,8 @@ use crate::metrics::frontier::FrontierMetrics;
 const PAGE_DEFAULT: u32 = 100;
 /// Keys in one answer: it must fit into a message.
 const QUEUES_PAGE_MAX: u64 = 10_000;
-/// URLs on their way to a client that reads slowly.
-const STREAM_ROOM: usize = 256;
+/// URLs on their way to a client that reads slowly, of up to 60 KiB each.
+const STREAM_ROOM: usize = 16;
 
 /// Nodes that may fail to answer in one look through all URLs.
 const PASSED_OVER_MAX: usize = 2;

@@ -1,6 +1,6 @@
 //! What can be seen of queues: counts, names and URLs, a bounded number of rows at a time, so that nobody waits for who looks.
 
-use proto::clients::ask::{ANSWER_BYTES_MAX, Counts, Filter, LOOK_ROWS_MAX, Look, Said, Told};
+use proto::clients::ask::{Counts, Filter, LOOK_BYTES_MAX, LOOK_ROWS_MAX, Look, Said, Told};
 use proto::clients::identity::{ClientQueueId, RESERVED, is_queue};
 use proto::clients::record::ClientUrl;
 use proto::cluster::slot_set::SlotSet;
@@ -131,7 +131,7 @@ impl Store {
                 keys.push(queue.key());
             }
             rows += 1;
-            if rows == LOOK_ROWS_MAX || bytes >= ANSWER_BYTES_MAX {
+            if rows == LOOK_ROWS_MAX || bytes >= LOOK_BYTES_MAX {
                 next = Some(queue.prefix().to_vec());
                 break;
             }
@@ -182,7 +182,7 @@ impl Store {
                 }
                 rows += 1;
                 let has_all = page.take > 0 && page.met >= page.skip.saturating_add(page.take);
-                if rows >= LOOK_ROWS_MAX || bytes >= ANSWER_BYTES_MAX || has_all {
+                if rows >= LOOK_ROWS_MAX || bytes >= LOOK_BYTES_MAX || has_all {
                     return Ok(Said::Urls { met: page.met, urls, next: Some(record.into_bytes()) });
                 }
             }
