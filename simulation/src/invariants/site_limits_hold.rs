@@ -5,6 +5,7 @@
 //!
 //! *What is in flight* is a page that was asked for under a lease that ended before W disks had its outcome: nobody could count it. *Out of reach* is a page that the
 //! next holder has not, where W or more who may have it were silent until it served the slot. A limit that was raised counts as it was at most.
+//! What was never asked for is no error here: all that a robots.txt forbids fails at once when it is read, however many wait (seed 970005490).
 //!
 //! URLs (`maxURLs`) and sizes are not judged: what a page links to is taken in by whoever keeps the link's slot, by a share that may be a moment old, and is no limit of what
 //! is asked for; bytes have no limit at all.
@@ -147,7 +148,7 @@ impl Invariant for SiteLimitsHold {
                     return Broken::on(*node, format!("{what}: {limit} were asked for and {aloft} were in flight"));
                 }
             }
-            Event::RecordDurable { node, url, settled: true, .. } => {
+            Event::RecordDurable { node, url, settled: true, .. } if self.places.contains_key(url) => {
                 let Some(of) = before.of_sites.get(url) else { return Ok(()) };
                 self.failed.insert(*url);
                 let site = self.sites.entry(*of).or_default();
@@ -226,6 +227,7 @@ mod tests {
         let two = || [vec![limits(0, 2)], error(1), error(2), vec![failed(B, 1)]].concat();
         assert_eq!(judge([two(), page(3), page(4)].concat()), Ok(()), "pages are no errors");
         assert!(judge([two(), error(3)].concat()).is_err());
+        assert_eq!(judge([two(), vec![failed(A, 3)]].concat()), Ok(()), "robots.txt forbids it, nobody asked");
         assert_eq!(judge([two(), vec![limits(0, 0)], error(3)].concat()), Ok(()), "it has none now");
         let lost = Event::LeaseLost { node: A, slot: SLOT };
         let aloft = page(4)[..2].to_vec();
