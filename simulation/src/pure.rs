@@ -84,6 +84,7 @@ impl Layer for Pure {
             "cut_off_from_voters",
             "definer_asked_again",
             "disk_full",
+            "enrolled",
             "fetch_aborted",
             "fsync_failed",
             "handoff_finished",

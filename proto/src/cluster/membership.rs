@@ -18,6 +18,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::departure::{Departure, Stage};
+use super::enrolment::Enrolment;
 use super::mutant::{Planted, planted};
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::NodeId;
@@ -343,6 +344,15 @@ impl Membership {
         };
         membership.view = membership.view_now();
         membership
+    }
+
+    /// Nodes that are enrolled, as it is on our disk: like those of the configuration they count as down until they are heard of.
+    pub fn meet(&mut self, enrolled: impl Iterator<Item = Enrolment>) {
+        let since = Some(self.last_heard);
+        for Enrolment { node, weight } in enrolled.filter(|said| said.node != self.me).take(KNOWN_MAX) {
+            self.known.entry(node).or_insert(Known { weight, down_since: since });
+        }
+        self.view = self.view_now();
     }
 
     /// Who gave a place up or is back, as it is on our disk. To be told before anything else.

@@ -10,6 +10,7 @@ pub mod contents;
 pub mod coordinator;
 pub mod copy;
 pub mod departure;
+pub mod enrolment;
 pub mod lease;
 pub mod membership;
 pub mod message;

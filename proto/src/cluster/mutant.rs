@@ -168,6 +168,8 @@ mutants! {
     LeaveUntold => "leave_untold",
     /// Who gives its place up counts no longer among those who may have something of a slot, though it has not handed over yet.
     LeaversUnasked => "leavers_unasked",
+    /// Who joins keeps what others write before it is sure that whoever gets a slot knows of it.
+    NewcomersUnknown => "newcomers_unknown",
     /// Whoever gets a slot claims its jobs with the number that others had.
     ClaimsAlike => "claims_alike",
     /// A task counts as handed over before the crawl has it.

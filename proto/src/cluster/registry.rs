@@ -15,6 +15,9 @@
 //! the voters has said so besides the majority of all: any lease shares a voter with that one. Numbers of versions grow with the epoch of a site, so that no change by somebody who had
 //! not heard of it undoes a revocation.
 //!
+//! **Enrolments** ([`Enrolment`]) bind in the same way: a node that is no voter keeps nothing before a majority of the voters has said that it knows of it. So whoever is granted a slot
+//! after that counts it among those who may have what was acknowledged.
+//!
 //! What was not acknowledged may still take effect, when the one node that has it comes back: as with every write that timed out.
 //!
 //! The same comparison carries what a node has done and speaks for of what is limited ([`share`](super::share)), so that limits hold for the whole cluster.
@@ -28,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 pub use self::step::{Effect, Input, NotDefined, Saying, Surroundings};
+use super::enrolment::Enrolment;
 use super::mutant::{Planted, planted};
 use super::share::{Allowed, Around, Counted, Speaking};
 use super::slot_set::SlotSet;
@@ -100,6 +104,11 @@ impl Definition {
         self.standing().is_some_and(|(epoch, _)| epoch > 0)
     }
 
+    /// Whether nobody may be granted a slot who does not know it.
+    pub fn binds(&self) -> bool {
+        self.revokes() || Enrolment::read(self).is_some()
+    }
+
     fn standing(&self) -> Option<(u32, bool)> {
         let body = self.body.as_ref().filter(|_| self.key.kind == DefinitionKind::Site)?;
         SiteDefinition::standing(body)
@@ -147,11 +156,12 @@ impl Default for RegistryRules {
     }
 }
 
-/// A change that a client waits for.
+/// A change under way.
 struct Proposal {
-    ticket: u64,
+    /// The client that waits for it; nobody waits for that we are enrolled, and it is never given up.
+    ticket: Option<u64>,
     definition: Definition,
-    revokes: bool,
+    binds: bool,
     /// It is on our own disk.
     stored: bool,
     have: BTreeSet<NodeId>,
@@ -164,7 +174,7 @@ struct Proposal {
 impl Proposal {
     /// Whether it waits for `me` to say that nothing can begin against it.
     fn owes(&self, me: NodeId) -> bool {
-        self.revokes && self.stored && !self.have.contains(&me)
+        self.binds && self.stored && !self.have.contains(&me)
     }
 }
 
@@ -196,14 +206,17 @@ pub struct Registry {
     storing: BTreeMap<u64, Storing>,
     next_store: u64,
     next_compare: Micros,
-    /// Names that nobody crawls under any more, and how often there came to be more of them.
+    /// Names that nobody crawls under any more.
     gone: Gone,
-    revocations: u64,
+    /// The nodes that are enrolled.
+    enrolled: BTreeMap<NodeId, u16>,
+    /// How often there came to be more of what binds.
+    bindings: u64,
     /// The last digest that each node told of, and in which life.
     heard: BTreeMap<NodeId, (u32, u64)>,
-    /// Who has everything that revokes something here: in which life, and as of which of our revocations.
+    /// Who has everything that binds here: in which life, and as of which of our bindings.
     knowing: BTreeMap<NodeId, (u32, u64)>,
-    /// Who waits to hear that we have what revokes something, and when it is looked next whether that can be said.
+    /// Who waits to hear that we have what binds, and when it is looked next whether that can be said.
     owed: BTreeSet<(NodeId, super::message::Op)>,
     next_look: Micros,
     /// What we and others do of what is limited.
@@ -227,7 +240,8 @@ impl Registry {
             next_store: 0,
             next_compare: now,
             gone: Gone::default(),
-            revocations: 0,
+            enrolled: BTreeMap::new(),
+            bindings: 0,
             heard: BTreeMap::new(),
             knowing: BTreeMap::new(),
             owed: BTreeSet::new(),
@@ -255,7 +269,17 @@ impl Registry {
 
     /// Whether nobody waits for anything.
     pub fn is_idle(&self) -> bool {
-        self.under_way() == 0
+        self.storing.is_empty() && self.proposals.values().all(|proposal| proposal.ticket.is_none())
+    }
+
+    /// The nodes that are enrolled, as far as this node knows, and their weights.
+    pub fn enrolled(&self) -> &BTreeMap<NodeId, u16> {
+        &self.enrolled
+    }
+
+    /// Whether it is being made known that this node is there.
+    pub fn is_enrolling(&self) -> bool {
+        self.proposals.values().any(|proposal| proposal.ticket.is_none())
     }
 
     /// How many others were last heard to have on their disks what we have on ours.
@@ -273,18 +297,18 @@ impl Registry {
         !self.gone.is_empty()
     }
 
-    /// Whether a node has said in this life of it that it holds everything that revokes something here.
+    /// Whether a node has said in this life of it that it holds everything that binds here.
     pub fn knows(&self, node: NodeId, boot: u32) -> bool {
         let me = node == self.me && boot == self.boot;
-        self.gone.is_empty() || me || self.knowing.get(&node) == Some(&(boot, self.revocations))
+        self.bindings == 0 || me || self.knowing.get(&node) == Some(&(boot, self.bindings))
     }
 
-    /// Whether somebody waits to hear that we have what revokes something.
+    /// Whether somebody waits to hear that we have what binds.
     pub fn owes(&self) -> bool {
         !self.owed.is_empty() || self.proposals.values().any(|proposal| proposal.owes(self.me))
     }
 
-    /// Nothing is under way against what is revoked, nor can anything begin: whoever waits for that hears it.
+    /// Nothing is under way against what binds, nor can anything begin: whoever waits for that hears it.
     pub fn settled(&mut self, now: Micros, around: &Surroundings<'_>, out: &mut Vec<Effect>) {
         for (to, op) in std::mem::take(&mut self.owed) {
             out.push(Effect::Send { to, saying: Saying::DefineDone { op } });
@@ -319,7 +343,7 @@ impl Registry {
     /// When to step again if nothing happens before.
     pub fn next_wake(&self) -> Micros {
         let proposal = |proposal: &Proposal| {
-            // One that revokes may be given up later than this; then it is looked at in vain now and then.
+            // One that binds may be given up later than this; then it is looked at in vain now and then.
             let given_up = (proposal.begun + self.rules.patience).max(proposal.next_push);
             let spread = if proposal.kept { proposal.begun + self.rules.spread_patience } else { given_up };
             proposal.next_push.min(given_up).min(spread)
@@ -332,6 +356,7 @@ impl Registry {
         match input {
             Input::Tick => {}
             Input::Proposed { ticket, key, expects, body } => self.proposed(now, ticket, key, expects, body, out),
+            Input::Enrol { weight } => self.enrol(now, weight, out),
             Input::Received { from, boot, saying } => self.received(now, from, boot, saying, out),
             Input::Stored { op } => self.stored(now, op, out),
             Input::StoreFailed { op } => {
@@ -406,20 +431,38 @@ impl Registry {
         if !definition.is_sound() {
             return out.push(Effect::NotDefined { ticket, why: NotDefined::TooLarge });
         }
+        self.propose(now, Some(ticket), definition, out);
+    }
+
+    /// Makes it known that this node is there: by what it wrote down in a former life, if it still says the same.
+    fn enrol(&mut self, now: Micros, weight: u16, out: &mut Vec<Effect>) {
+        let written = self.newest(&Enrolment::key(self.me));
+        let same =
+            written.filter(|written| Enrolment::read(written).is_some_and(|said| said.weight == weight)).cloned();
+        let number = written.map_or(0, |written| written.version.number) + 1;
+        let enrolment = Enrolment { node: self.me, weight };
+        let definition = same.unwrap_or_else(|| enrolment.definition(number.max(u64::from(self.boot)), self.boot));
+        self.propose(now, None, definition, out);
+    }
+
+    fn propose(&mut self, now: Micros, ticket: Option<u64>, definition: Definition, out: &mut Vec<Effect>) {
         self.next_proposal += 1;
         let number = self.next_proposal;
+        let stored = self.held.get(&definition.key) == Some(&definition);
         let proposal = Proposal {
             ticket,
-            revokes: self.revokes(&definition),
+            binds: self.binds(&definition),
             definition: definition.clone(),
-            stored: false,
+            stored,
             have: BTreeSet::new(),
             kept: false,
             next_push: now,
             begun: now,
         };
         self.proposals.insert(number, proposal);
-        self.store(vec![definition], StoringFor::Proposal(number), out);
+        if !stored {
+            self.store(vec![definition], StoringFor::Proposal(number), out);
+        }
     }
 
     /// Pushes a change to who has not said that it has it, and tells the client when it is time to.
@@ -428,18 +471,24 @@ impl Registry {
         let alone = planted!(self.planted, OneDefinitionIsEnough);
         let needed = if alone { 1 } else { around.needed };
         let voters = around.voters.iter().filter(|voter| proposal.have.contains(voter)).count();
-        let by_voters = !proposal.revokes || voters * 2 > around.voters.len();
+        let by_voters = !proposal.binds || voters * 2 > around.voters.len();
         if !proposal.kept && proposal.have.len() >= needed && by_voters {
             proposal.kept = true;
             out.push(Effect::Kept { definition: proposal.definition.clone() });
+        }
+        if proposal.kept && proposal.ticket.is_none() {
+            self.proposals.remove(&number);
+            return out.push(Effect::Enrolled);
         }
         let missing: Vec<NodeId> = around.others(self.me).filter(|node| !proposal.have.contains(node)).collect();
         let since = now.saturating_sub(proposal.begun);
         if proposal.kept && (missing.is_empty() || since >= self.rules.spread_patience) {
             let Proposal { ticket, definition, have, .. } = self.proposals.remove(&number).expect("just looked at");
-            return out.push(Effect::Defined { ticket, version: definition.version, by: have });
+            out.extend(ticket.map(|ticket| Effect::Defined { ticket, version: definition.version, by: have }));
+            return;
         }
-        if since >= self.rules.patience + if proposal.revokes { around.lapse } else { 0 } {
+        let patience = self.rules.patience + if proposal.binds { around.lapse } else { 0 };
+        if since >= patience && proposal.ticket.is_some() {
             let (have, needed) = (proposal.have.len(), needed);
             return self.give_up(number, NotDefined::TooFew { have, needed }, out);
         }
@@ -454,7 +503,7 @@ impl Registry {
     }
 
     fn give_up(&mut self, number: u64, why: NotDefined, out: &mut Vec<Effect>) {
-        if let Some(Proposal { ticket, .. }) = self.proposals.remove(&number) {
+        if let Some(Proposal { ticket: Some(ticket), .. }) = self.proposals.remove(&number) {
             out.push(Effect::NotDefined { ticket, why });
         }
     }
@@ -469,7 +518,7 @@ impl Registry {
 
     fn stored(&mut self, now: Micros, op: u64, out: &mut Vec<Effect>) {
         let Some(Storing { definitions, what }) = self.storing.remove(&op) else { return };
-        let (revokes, before) = (definitions.iter().any(|one| self.revokes(one)), self.revocations);
+        let (binds, before) = (definitions.iter().any(|one| self.binds(one)), self.bindings);
         let fresh: Vec<Definition> =
             definitions.into_iter().filter(|definition| self.hold(definition.clone())).collect();
         self.outpaced(out);
@@ -481,31 +530,31 @@ impl Registry {
             StoringFor::Proposal(number) => {
                 if let Some(proposal) = self.proposals.get_mut(&number) {
                     proposal.stored = true;
-                    if !proposal.revokes {
+                    if !proposal.binds {
                         proposal.have.insert(self.me);
                     }
                 }
             }
-            StoringFor::Peer { from, op } if revokes => drop(self.owed.insert((from, op))),
+            StoringFor::Peer { from, op } if binds => drop(self.owed.insert((from, op))),
             StoringFor::Peer { from, op } => out.push(Effect::Send { to: from, saying: Saying::DefineDone { op } }),
             StoringFor::Repair => {}
         }
         self.look_who_knows();
-        if self.revocations > before {
+        if self.bindings > before {
             self.next_compare = now; // voters wait to hear that we know
         }
     }
 
-    /// Whether it is to be treated as a revocation.
-    fn revokes(&self, definition: &Definition) -> bool {
-        definition.revokes() && !planted!(self.planted, RevokedByHalf)
+    /// Whether it is to be treated as one that binds.
+    fn binds(&self, definition: &Definition) -> bool {
+        definition.binds() && !planted!(self.planted, RevokedByHalf)
     }
 
     /// Those hold all that we hold who told of the same digest.
     fn look_who_knows(&mut self) {
         for (node, (boot, digest)) in &self.heard {
             if *digest == self.digest {
-                self.knowing.insert(*node, (*boot, self.revocations));
+                self.knowing.insert(*node, (*boot, self.bindings));
             }
         }
     }
@@ -517,7 +566,9 @@ impl Registry {
             return false;
         }
         self.digest = self.digest.wrapping_sub(before.map_or(0, Definition::hash)).wrapping_add(definition.hash());
-        self.revocations += u64::from(self.gone.take(&definition));
+        let enrolment = Enrolment::read(&definition);
+        self.bindings += u64::from(self.gone.take(&definition) || enrolment.is_some());
+        self.enrolled.extend(enrolment.map(|said| (said.node, said.weight)));
         self.held.insert(definition.key.clone(), definition);
         true
     }
@@ -530,7 +581,7 @@ impl Registry {
             self.held
                 .get(&mine.key)
                 .filter(|held| *held > mine)
-                .is_some_and(|held| !proposal.kept || (held.version.number == mine.version.number && !proposal.revokes))
+                .is_some_and(|held| !proposal.kept || (held.version.number == mine.version.number && !proposal.binds))
         };
         let numbers: Vec<u64> =
             self.proposals.iter().filter(|(_, proposal)| overtaken(proposal)).map(|(number, _)| *number).collect();
@@ -565,19 +616,19 @@ impl Registry {
                 }
             }
             Saying::Held { versions, answer } => {
-                if self.covers_revocations(&versions) {
-                    self.knowing.insert(from, (boot, self.revocations));
+                if self.covers_bindings(&versions) {
+                    self.knowing.insert(from, (boot, self.bindings));
                 }
                 self.compare(from, &versions, answer, out);
             }
         }
     }
 
-    /// Whether whoever holds these versions knows everything that revokes something here.
-    fn covers_revocations(&self, versions: &[(DefinitionKey, Version)]) -> bool {
+    /// Whether whoever holds these versions knows everything that binds here.
+    fn covers_bindings(&self, versions: &[(DefinitionKey, Version)]) -> bool {
         let theirs: BTreeMap<&DefinitionKey, Version> = versions.iter().map(|(key, version)| (key, *version)).collect();
-        self.gone.sites().all(|id| {
-            let key = DefinitionKey { kind: DefinitionKind::Site, name: id.to_owned() };
+        let sites = self.gone.sites().map(|id| DefinitionKey { kind: DefinitionKind::Site, name: id.to_owned() });
+        sites.chain(self.enrolled.keys().map(|node| Enrolment::key(*node))).all(|key| {
             let mine = self.held.get(&key).map(|held| held.version);
             mine.is_none_or(|mine| theirs.get(&key).is_some_and(|theirs| *theirs >= mine))
         })
@@ -601,7 +652,7 @@ impl Registry {
         let all_held = newer.iter().all(|theirs| self.held.get(&theirs.key) == Some(theirs));
         match op {
             _ if newer.is_empty() => {}
-            Some(op) if all_held && newer.iter().any(|one| self.revokes(one)) => drop(self.owed.insert((from, op))),
+            Some(op) if all_held && newer.iter().any(|one| self.binds(one)) => drop(self.owed.insert((from, op))),
             Some(op) if all_held => out.push(Effect::Send { to: from, saying: Saying::DefineDone { op } }),
             None if all_held => {}
             Some(op) => self.store(newer, StoringFor::Peer { from, op }, out),

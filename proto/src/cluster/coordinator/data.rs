@@ -90,6 +90,11 @@ impl Coordinator {
         if self.gathered.is_empty() {
             return;
         }
+        if !self.enrolled {
+            // Our own disk would count as one of W, and nobody would ask us for it.
+            let gathered = std::mem::take(&mut self.gathered);
+            return gathered.into_iter().for_each(|one| self.write_failed(one.purpose, out));
+        }
         let (me, members) = (self.rules.me, self.members());
         let mut groups: BTreeMap<(BTreeSet<NodeId>, bool, bool), Vec<Gathered>> = BTreeMap::new();
         for one in std::mem::take(&mut self.gathered) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::departure::Departure;
+use super::super::enrolment::Enrolment;
 use super::super::message::Message;
 use super::super::mutant::planted;
 use super::super::registry::{self, DEFINITIONS_MAX, Definition, Saying, Surroundings};
@@ -10,7 +11,7 @@ use super::super::share::{Allowed, Around, Counted};
 use super::super::slot_set::SlotSet;
 use super::batches::Batch;
 use super::{ClusterRules, Coordinator, Effect, Registry, Sight, Voter, ring_of};
-use crate::crawl::politeness::Micros;
+use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::BatchId;
 
 /// Whether a batch of a crawl that is over is on its way to another node, which may not know that.
@@ -34,9 +35,13 @@ fn nothing_begins(
 /// Changes and writes of definitions under way: as many as there can be definitions, and as many nodes that send them.
 pub(super) const UNDER_WAY_MAX: usize = 4 * DEFINITIONS_MAX;
 
+/// After what time it is looked whether our enrolment failed on our own disk, and has to begin again.
+const ENROL_AGAIN: Micros = 5 * SECOND;
+
 impl Coordinator {
     /// What is defined, as it is on disk. To be told before the first step.
     pub fn with_definitions(mut self, definitions: Vec<Definition>) -> Coordinator {
+        self.membership.meet(definitions.iter().filter_map(Enrolment::read));
         self.membership.remember(definitions.iter().filter_map(Departure::read));
         self.ring = ring_of(&self.rules, &self.rings, self.membership.view());
         self.owned = self.owned_now();
@@ -52,6 +57,17 @@ impl Coordinator {
         }
         let definitions = moved.into_iter().map(Departure::definition).collect();
         self.step_registry(now, registry::Input::Learned { definitions }, out);
+    }
+
+    /// Makes it known that this node is there, until it is known enough.
+    pub(super) fn enrol(&mut self, now: Micros, out: &mut Vec<Effect>) {
+        if self.enrolled || now < self.next_enrol || self.membership.is_leaving() {
+            return;
+        }
+        self.next_enrol = now + ENROL_AGAIN;
+        if !self.registry.is_enrolling() {
+            self.step_registry(now, registry::Input::Enrol { weight: self.rules.weight }, out);
+        }
     }
 
     /// Everything that is defined, as far as this node knows, removed ones included.
@@ -111,6 +127,11 @@ impl Coordinator {
                 registry::Effect::Kept { definition } => {
                     let (key, version) = (definition.key, definition.version);
                     out.push(Effect::Saw(Sight::DefinitionKept { key, version }));
+                }
+                registry::Effect::Enrolled => {
+                    self.enrolled = true;
+                    self.next_renew = self.next_renew.min(self.asks_from.max(now));
+                    out.push(Effect::Saw(Sight::Sometimes("enrolled")));
                 }
                 registry::Effect::Defined { ticket, version, by } => out.push(Effect::Defined { ticket, version, by }),
                 registry::Effect::NotDefined { ticket, why } => out.push(Effect::NotDefined { ticket, why }),

@@ -72,7 +72,7 @@ impl Coordinator {
         for slot in &self.parting {
             wanted.remove(*slot);
         }
-        if wanted.is_empty() && !self.cut_off {
+        if !self.enrolled || (wanted.is_empty() && !self.cut_off) {
             return;
         }
         if self.cut_off || wanted.iter().any(|slot| !self.leased.contains(&slot)) {
@@ -233,8 +233,9 @@ impl Coordinator {
     /// The others that may have something of a slot: all that there are, or in a large cluster those of them that stand nearest to it, and those who are leaving:
     /// until they have handed over, what was acknowledged may be theirs and one other's.
     fn witnesses(&self, slot: Slot) -> BTreeSet<NodeId> {
-        let configured = self.rules.peers.iter().map(|(node, _)| *node).filter(|node| !self.membership.has_left(*node));
-        let known = configured.chain(self.view().keys().copied()).chain(self.membership.alive().iter().copied());
+        let lasting = self.rules.peers.iter().map(|(node, _)| node).chain(self.registry.enrolled().keys());
+        let lasting = lasting.copied().filter(|node| !self.membership.has_left(*node));
+        let known = lasting.chain(self.view().keys().copied()).chain(self.membership.alive().iter().copied());
         let mut others: BTreeSet<NodeId> = known.filter(|node| *node != self.rules.me).collect();
         if others.len() > PULL_ASKED {
             let near = self.ring.preference(slot).iter().filter(|node| **node != self.rules.me);

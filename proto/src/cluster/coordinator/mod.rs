@@ -173,6 +173,9 @@ pub struct Coordinator {
     inbox: VecDeque<Message>,
     next_departed: Micros,
     longest: BTreeMap<&'static str, usize>,
+    /// Whoever is granted a slot knows of this node; before that it keeps nothing, for others or for itself.
+    enrolled: bool,
+    next_enrol: Micros,
     /// We leave, nothing is left here, and we said so.
     handed_over: bool,
     left: bool,
@@ -199,6 +202,8 @@ impl Coordinator {
         let first = step::first_number(&mut rng);
         let ring = ring_of(&rules, &rings, membership.view());
         let voter = rules.voters.contains(&rules.me).then(|| Voter::new(now, rules.lease, planted));
+        // Everybody has the voters in its configuration.
+        let enrolled = rules.voters.is_empty() || voter.is_some() || planted!(planted, NewcomersUnknown);
         let forgets = planted!(planted, RestartForgets);
         let asks_from = if forgets { now } else { now + rules.lease.at_least(rules.fetch_timeout) };
         let mut coordinator = Coordinator {
@@ -249,6 +254,8 @@ impl Coordinator {
             inbox: VecDeque::new(),
             next_departed: now + DEPARTED_EVERY,
             longest: BTreeMap::new(),
+            enrolled,
+            next_enrol: now,
             handed_over: false,
             left: false,
             rules,
@@ -335,6 +342,7 @@ impl Coordinator {
             self.heed(now, news, out);
         }
         self.write_departures(now, out);
+        self.enrol(now, out);
         if now >= self.next_departed {
             self.tell_departed(now, out);
         }
@@ -536,8 +544,9 @@ impl Coordinator {
             }
             None => out.push(Effect::Saw(Sight::Applied { origin: from, origin_boot: boot, what })),
         }
-        if self.handed_over && message.is_to_be_kept() {
-            return; // who said that nothing is left here must not acknowledge anything more
+        if (self.handed_over || !self.enrolled) && message.is_to_be_kept() {
+            // Who said that nothing is left here must not acknowledge anything more, nor may who is not known to everybody.
+            return;
         }
         match message {
             Message::Swim(data) => {

@@ -16,9 +16,9 @@ pub struct Surroundings<'a> {
     pub alive: &'a BTreeSet<NodeId>,
     /// How many nodes must have a definition before it counts: a majority of all, and not fewer than W.
     pub needed: usize,
-    /// Who grants leases: a majority of them too must have what revokes something.
+    /// Who grants leases: a majority of them too must have what binds.
     pub voters: &'a [NodeId],
-    /// How much longer than other changes one that revokes something is pursued: until every lease that was granted without knowing it has lapsed.
+    /// How much longer than other changes one that binds is pursued: until every lease that was granted without knowing it has lapsed.
     pub lapse: Micros,
 }
 
@@ -75,6 +75,11 @@ pub enum Input {
         /// What it says from now on; `None` removes it.
         body: Option<Vec<u8>>,
     },
+    /// This node is to be known to all who are granted slots: answered by [`Effect::Enrolled`], however long it takes.
+    Enrol {
+        /// Its weight.
+        weight: u16,
+    },
     /// A peer says something.
     Received {
         /// Who.
@@ -128,6 +133,8 @@ pub enum Effect {
         /// What.
         definition: Definition,
     },
+    /// Whoever is granted a slot from now on knows of this node.
+    Enrolled,
     /// Tell the client that its change is kept.
     Defined {
         /// Which.

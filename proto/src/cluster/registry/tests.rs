@@ -17,8 +17,9 @@ struct World {
     kept: Vec<Definition>,
     told: Vec<(u64, Result<Version, NotDefined>)>,
     tickets: u64,
-    /// Nodes on which something may still begin against what is revoked.
+    /// Nodes on which something may still begin against what binds.
     busy: BTreeSet<NodeId>,
+    enrolled: Vec<NodeId>,
 }
 
 /// Those of them who grant leases.
@@ -42,6 +43,7 @@ impl World {
             told: Vec::new(),
             tickets: 0,
             busy: BTreeSet::new(),
+            enrolled: Vec::new(),
         }
     }
 
@@ -69,6 +71,7 @@ impl World {
                     self.step(node, Input::Stored { op });
                 }
                 Effect::Redefined { .. } => {}
+                Effect::Enrolled => self.enrolled.push(node),
                 Effect::Kept { definition } => self.kept.push(definition),
                 Effect::Defined { ticket, version, .. } => self.told.push((ticket, Ok(version))),
                 Effect::NotDefined { ticket, why } => self.told.push((ticket, Err(why))),
@@ -188,6 +191,36 @@ fn who_holds_the_same_knows_what_is_deleted_and_its_next_life_has_to_say_so_agai
     world.letters.clear();
     world.define_site(1, 2, true);
     assert!(world.nodes[1].knows(NodeId(1), 1) && !world.nodes[1].knows(NodeId(0), 1), "this one it has not heard of");
+}
+
+#[test]
+fn a_newcomer_is_enrolled_when_whoever_is_granted_a_slot_must_know_of_it() {
+    let mut world = World::new(4);
+    world.crash(0);
+    world.busy.insert(NodeId(1));
+    world.step(NodeId(3), Input::Enrol { weight: 2 });
+    world.rest();
+    assert!(world.nodes[3].is_enrolling() && world.nodes[3].is_idle(), "nobody is told that it cannot be");
+    assert!(world.enrolled.is_empty(), "one voter of three says that nothing begins there without knowing");
+    world.busy.clear();
+    world.rest();
+    assert_eq!(world.enrolled, [NodeId(3)]);
+    assert!((1..4).all(|node| world.nodes[node].enrolled() == &BTreeMap::from([(NodeId(3), 2)])));
+    world.start(0);
+    world.letters.clear();
+    assert!(!world.nodes[1].knows(NodeId(0), 2), "it was away, and may not be granted anything");
+    world.rest();
+    assert!(world.nodes[1].knows(NodeId(0), 2) && world.nodes[0].enrolled().contains_key(&NodeId(3)));
+    world.crash(3);
+    world.start(3);
+    let before = world.disks[3].clone();
+    world.step(NodeId(3), Input::Enrol { weight: 2 });
+    world.rest();
+    assert_eq!((world.enrolled.len(), &world.disks[3]), (2, &before), "it says again what it wrote down");
+    world.step(NodeId(3), Input::Enrol { weight: 5 });
+    world.rest();
+    assert_eq!(world.enrolled.len(), 3);
+    assert!(world.nodes.iter().all(|node| node.enrolled()[&NodeId(3)] == 5));
 }
 
 #[test]
