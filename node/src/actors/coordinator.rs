@@ -765,7 +765,7 @@ impl Handler<ForgetNode> for Coordinator {
         if core.alive().contains(&node) {
             return Err("it is alive here; to take it out have it leave with `ctl leave`, or stop it first".to_owned());
         }
-        let known = core.view().contains_key(&node) || core.has_left(node);
+        let known = core.view().contains_key(&node) || core.has_left(node) || core.is_enrolled(node);
         if !known && !self.parts.cluster.rules.peers.iter().any(|(peer, _)| *peer == node) {
             return Err("no such node is known here".to_owned());
         }

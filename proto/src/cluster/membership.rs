@@ -349,7 +349,7 @@ impl Membership {
     /// Nodes that are enrolled, as it is on our disk: like those of the configuration they count as down until they are heard of.
     pub fn meet(&mut self, enrolled: impl Iterator<Item = Enrolment>) {
         let since = Some(self.last_heard);
-        for Enrolment { node, weight } in enrolled.filter(|said| said.node != self.me).take(KNOWN_MAX) {
+        for Enrolment { node, weight, .. } in enrolled.filter(|said| said.node != self.me).take(KNOWN_MAX) {
             self.known.entry(node).or_insert(Known { weight, down_since: since });
         }
         self.view = self.view_now();
@@ -566,6 +566,11 @@ impl Membership {
     /// Whether a node gave its place up, and is not back.
     pub fn has_left(&self, node: NodeId) -> bool {
         self.departed.contains_key(&node)
+    }
+
+    /// Whether a node gave its place up in this life of it or a later one, and is not back.
+    pub fn has_left_since(&self, node: NodeId, boot: u32) -> bool {
+        self.departed.get(&node).is_some_and(|left| *left >= boot)
     }
 
     /// Whether nothing more is to be had from a node that gave its place up.

@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 pub use self::step::{Effect, Input, NotDefined, Saying, Surroundings};
+use super::departure::Departure;
 use super::enrolment::Enrolment;
 use super::mutant::{Planted, planted};
 use super::share::{Allowed, Around, Counted, Speaking};
@@ -209,7 +210,7 @@ pub struct Registry {
     /// Names that nobody crawls under any more.
     gone: Gone,
     /// The nodes that are enrolled.
-    enrolled: BTreeMap<NodeId, u16>,
+    enrolled: BTreeMap<NodeId, Enrolment>,
     /// How often there came to be more of what binds.
     bindings: u64,
     /// The last digest that each node told of, and in which life.
@@ -272,8 +273,8 @@ impl Registry {
         self.storing.is_empty() && self.proposals.values().all(|proposal| proposal.ticket.is_none())
     }
 
-    /// The nodes that are enrolled, as far as this node knows, and their weights.
-    pub fn enrolled(&self) -> &BTreeMap<NodeId, u16> {
+    /// The nodes that are enrolled, as far as this node knows.
+    pub fn enrolled(&self) -> &BTreeMap<NodeId, Enrolment> {
         &self.enrolled
     }
 
@@ -437,11 +438,13 @@ impl Registry {
     /// Makes it known that this node is there: by what it wrote down in a former life, if it still says the same.
     fn enrol(&mut self, now: Micros, weight: u16, out: &mut Vec<Effect>) {
         let written = self.newest(&Enrolment::key(self.me));
-        let same =
-            written.filter(|written| Enrolment::read(written).is_some_and(|said| said.weight == weight)).cloned();
+        let holds = |said: Enrolment| {
+            said.weight == weight && !self.held.values().filter_map(Departure::read).any(|left| said.is_undone_by(left))
+        };
+        let same = written.filter(|written| Enrolment::read(written).is_some_and(holds)).cloned();
         let number = written.map_or(0, |written| written.version.number) + 1;
-        let enrolment = Enrolment { node: self.me, weight };
-        let definition = same.unwrap_or_else(|| enrolment.definition(number.max(u64::from(self.boot)), self.boot));
+        let enrolment = Enrolment { node: self.me, boot: self.boot, weight };
+        let definition = same.unwrap_or_else(|| enrolment.definition(number.max(u64::from(self.boot))));
         self.propose(now, None, definition, out);
     }
 
@@ -469,7 +472,12 @@ impl Registry {
     fn pursue(&mut self, now: Micros, number: u64, around: &Surroundings<'_>, out: &mut Vec<Effect>) {
         let Some(proposal) = self.proposals.get_mut(&number) else { return };
         let alone = planted!(self.planted, OneDefinitionIsEnough);
-        let needed = if alone { 1 } else { around.needed };
+        // To be enrolled the voters are enough: any lease shares one with them.
+        let needed = match proposal.ticket {
+            None => 0,
+            Some(_) if alone => 1,
+            Some(_) => around.needed,
+        };
         let voters = around.voters.iter().filter(|voter| proposal.have.contains(voter)).count();
         let by_voters = !proposal.binds || voters * 2 > around.voters.len();
         if !proposal.kept && proposal.have.len() >= needed && by_voters {
@@ -568,7 +576,7 @@ impl Registry {
         self.digest = self.digest.wrapping_sub(before.map_or(0, Definition::hash)).wrapping_add(definition.hash());
         let enrolment = Enrolment::read(&definition);
         self.bindings += u64::from(self.gone.take(&definition) || enrolment.is_some());
-        self.enrolled.extend(enrolment.map(|said| (said.node, said.weight)));
+        self.enrolled.extend(enrolment.map(|said| (said.node, said)));
         self.held.insert(definition.key.clone(), definition);
         true
     }

@@ -27,7 +27,8 @@ impl Coordinator {
         self.keeping.insert(ticket, 1);
         for (slot, copies) in by_slot {
             let keepers = self.keepers(slot);
-            if self.rules.writes.quorum.min(self.members()) <= 1 && keepers.iter().all(|keeper| *keeper == me) {
+            let alone = self.enrolled && self.rules.writes.quorum.min(self.members()) <= 1;
+            if alone && keepers.iter().all(|keeper| *keeper == me) {
                 continue; // all who are to have it have it
             }
             for copies in parcels(copies) {
@@ -89,6 +90,7 @@ impl Coordinator {
         self.rules.peers.iter().all(|(node, _)| me(*node))
             && self.rules.voters.iter().all(|node| me(*node))
             && self.view().keys().all(|node| me(*node))
+            && self.registry.enrolled().values().all(|said| me(said.node) || !self.is_member(said))
             && !self.membership.is_leaving()
     }
 }

@@ -43,6 +43,9 @@ impl Coordinator {
     pub fn with_definitions(mut self, definitions: Vec<Definition>) -> Coordinator {
         self.membership.meet(definitions.iter().filter_map(Enrolment::read));
         self.membership.remember(definitions.iter().filter_map(Departure::read));
+        // Whoever was told that we left must hear that we are back before we keep anything, also if it has us in its configuration.
+        let mut left = definitions.iter().filter_map(Departure::read);
+        self.enrolled &= self.rules.voters.is_empty() || left.all(|said| said.node != self.rules.me);
         self.ring = ring_of(&self.rules, &self.rings, self.membership.view());
         self.owned = self.owned_now();
         self.registry.load(definitions);
@@ -61,7 +64,7 @@ impl Coordinator {
 
     /// Makes it known that this node is there, until it is known enough.
     pub(super) fn enrol(&mut self, now: Micros, out: &mut Vec<Effect>) {
-        if self.enrolled || now < self.next_enrol || self.membership.is_leaving() {
+        if self.enrolled || now < self.next_enrol {
             return;
         }
         self.next_enrol = now + ENROL_AGAIN;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::enrolment::Enrolment;
 use super::super::lease::{Extended, Seq};
 use super::super::membership::CUT_OFF;
 use super::super::message::{Message, Op};
@@ -72,7 +73,9 @@ impl Coordinator {
         for slot in &self.parting {
             wanted.remove(*slot);
         }
-        if !self.enrolled || (wanted.is_empty() && !self.cut_off) {
+        if !self.enrolled {
+            wanted = SlotSet::default(); // asked for nothing, the voters still say whether we reach them
+        } else if wanted.is_empty() && !self.cut_off {
             return;
         }
         if self.cut_off || wanted.iter().any(|slot| !self.leased.contains(&slot)) {
@@ -230,21 +233,28 @@ impl Coordinator {
         }
     }
 
-    /// The others that may have something of a slot: all that there are, or in a large cluster those of them that stand nearest to it, and those who are leaving:
-    /// until they have handed over, what was acknowledged may be theirs and one other's.
+    /// The others that may have something of a slot: all that there are, or in a large cluster those of them that stand nearest to it and those who have no place
+    /// any more, and those who are leaving: until they have handed over, what was acknowledged may be theirs and one other's.
     fn witnesses(&self, slot: Slot) -> BTreeSet<NodeId> {
-        let lasting = self.rules.peers.iter().map(|(node, _)| node).chain(self.registry.enrolled().keys());
-        let lasting = lasting.copied().filter(|node| !self.membership.has_left(*node));
-        let known = lasting.chain(self.view().keys().copied()).chain(self.membership.alive().iter().copied());
+        let configured = self.rules.peers.iter().map(|(node, _)| *node).filter(|node| !self.membership.has_left(*node));
+        let known = configured
+            .chain(self.registry.enrolled().values().filter(|said| self.is_member(said)).map(|said| said.node));
+        let known = known.chain(self.view().keys().copied()).chain(self.membership.alive().iter().copied());
         let mut others: BTreeSet<NodeId> = known.filter(|node| *node != self.rules.me).collect();
         if others.len() > PULL_ASKED {
+            others.retain(|node| !self.view().contains_key(node));
             let near = self.ring.preference(slot).iter().filter(|node| **node != self.rules.me);
-            others = near.take(PULL_ASKED).copied().collect();
+            others.extend(near.take(PULL_ASKED));
         }
         if !planted!(self.rules.planted, LeaversUnasked) {
             others.extend(self.membership.departing().filter(|node| *node != self.rules.me));
         }
         others
+    }
+
+    /// Whether a node that enrolled has not given its place up since.
+    pub(super) fn is_member(&self, said: &Enrolment) -> bool {
+        !self.membership.has_left_since(said.node, said.boot)
     }
 
     /// Whether nothing that was acknowledged can be missing here of a slot that is served: W less one of those who may have something have not said what it is at

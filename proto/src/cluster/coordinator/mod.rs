@@ -324,7 +324,8 @@ impl Coordinator {
                 self.heed(now, news, out);
             }
             Input::Forget { node } => {
-                let boot = self.boots.get(&node).copied().unwrap_or(0);
+                let enrolled = self.registry.enrolled().get(&node).map_or(0, |said| said.boot);
+                let boot = self.boots.get(&node).copied().unwrap_or(0).max(enrolled);
                 let news = self.membership.forget(now, node, boot);
                 self.heed(now, news, out);
                 self.next_departed = now; // the others need not be told one by one
@@ -443,6 +444,11 @@ impl Coordinator {
     /// Whether a node gave its place up, or was forgotten, and is not back.
     pub fn has_left(&self, node: NodeId) -> bool {
         self.membership.has_left(node)
+    }
+
+    /// Whether a node ever said that it is there.
+    pub fn is_enrolled(&self, node: NodeId) -> bool {
+        self.registry.enrolled().contains_key(&node)
     }
 
     /// Fetches that this node executes.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::cluster::departure::Stage;
 use crate::cluster::mutant::Planted;
 use crate::site::Site;
 
@@ -205,7 +206,9 @@ fn a_newcomer_is_enrolled_when_whoever_is_granted_a_slot_must_know_of_it() {
     world.busy.clear();
     world.rest();
     assert_eq!(world.enrolled, [NodeId(3)]);
-    assert!((1..4).all(|node| world.nodes[node].enrolled() == &BTreeMap::from([(NodeId(3), 2)])));
+    let weights =
+        |world: &World, node: usize| world.nodes[node].enrolled().values().map(|said| said.weight).collect::<Vec<_>>();
+    assert!((1..4).all(|node| weights(&world, node) == [2]));
     world.start(0);
     world.letters.clear();
     assert!(!world.nodes[1].knows(NodeId(0), 2), "it was away, and may not be granted anything");
@@ -220,7 +223,32 @@ fn a_newcomer_is_enrolled_when_whoever_is_granted_a_slot_must_know_of_it() {
     world.step(NodeId(3), Input::Enrol { weight: 5 });
     world.rest();
     assert_eq!(world.enrolled.len(), 3);
-    assert!(world.nodes.iter().all(|node| node.enrolled()[&NodeId(3)] == 5));
+    assert!((0..4).all(|node| weights(&world, node) == [5]));
+}
+
+#[test]
+fn who_left_and_is_back_is_enrolled_anew() {
+    let mut world = World::new(4);
+    world.step(NodeId(3), Input::Enrol { weight: 1 });
+    world.rest();
+    let left = Departure { node: NodeId(3), boot: 1, stage: Stage::Left };
+    world.step(NodeId(1), Input::Learned { definitions: vec![left.definition()] });
+    world.rest();
+    world.crash(0);
+    world.crash(3);
+    world.start(3);
+    world.step(NodeId(3), Input::Enrol { weight: 1 });
+    world.rest();
+    assert_eq!(world.enrolled, [NodeId(3), NodeId(3)]);
+    assert!((1..4).all(|node| world.nodes[node].enrolled()[&NodeId(3)].boot == 2));
+    world.start(0);
+    world.letters.clear();
+    assert!(
+        !world.nodes[1].knows(NodeId(0), 2),
+        "it has not heard that the leaver is back, and may not be granted anything"
+    );
+    world.rest();
+    assert!(world.nodes[1].knows(NodeId(0), 2));
 }
 
 #[test]
