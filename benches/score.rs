@@ -176,11 +176,11 @@ impl Bench {
     ) -> anyhow::Result<()> {
         let wanted = Wanted { out: scorer.needs_out(), ..Wanted::default() };
         let (lists, read) = measured(|| Ok(LinkLists::read(&self.graph, wanted, dir)?))?;
-        let (graph, cores) = (lists.graph()?, Threads::new(0));
+        let (graph, cores) = (lists.graph()?, Threads::new(0, dir));
         let links = graph.into.links() as f64;
         println!("{name}: graph read in {:.2} s, {:.2} processor s", read.wall.as_secs_f64(), read.cpu.as_secs_f64());
         let stop = Stop { precision: 0.0, loops_max: arguments.loops };
-        let (done, took) = measured(|| Ok(scorer.update(&graph, &stop, &cores)))?;
+        let (done, took) = measured(|| Ok(scorer.update(&graph, &stop, &cores)?))?;
         let loops = f64::from(done.loops);
         let (wall, cpu) = (took.wall.as_secs_f64() / loops, took.cpu.as_secs_f64() / loops);
         let rate = links / cpu / 1e6;
@@ -191,7 +191,7 @@ impl Bench {
             "{name}: {all:.0} million links a processor second with reading the stored graph once for {loops} loops"
         );
         let whole = Stop::default();
-        let (done, took) = measured(|| Ok(scorer.update(&graph, &whole, &cores)))?;
+        let (done, took) = measured(|| Ok(scorer.update(&graph, &whole, &cores)?))?;
         println!(
             "{name}: {} loops more until the change is below {:e}, {:.2} s, {:.2} processor s",
             done.loops,

@@ -73,8 +73,8 @@ fn pagerank_and_hits_of_a_stored_graph_are_those_of_networkx() {
     let lists = LinkLists::read(&graph, Wanted { out: true, ..Wanted::default() }, work.path()).unwrap();
     let stop = Stop { precision: 1e-12, loops_max: 1_000 };
     let (mut pagerank, mut hits) = (PageRank::default(), Hits::default());
-    pagerank.update(&lists.graph().unwrap(), &stop, &Threads::new(0));
-    hits.update(&lists.graph().unwrap(), &stop, &Threads::new(0));
+    pagerank.update(&lists.graph().unwrap(), &stop, &Threads::new(0, work.path())).unwrap();
+    hits.update(&lists.graph().unwrap(), &stop, &Threads::new(0, work.path())).unwrap();
 
     // By the pages' names in the world, not by the numbers that the store gave them.
     let number = |page: u32| graph.page(&UrlKey::new(DEFAULT_CRAWL, &url(&world, page))).unwrap().unwrap().number;

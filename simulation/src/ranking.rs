@@ -111,12 +111,12 @@ impl Pages {
         match self.by {
             By::PageRank(damping) => {
                 let mut scorer = PageRank::new(damping);
-                scorer.update(&graph, &STOP, &OneCore);
+                scorer.update(&graph, &STOP, &OneCore).expect("memory");
                 scorer.scores().to_vec()
             }
             By::Hits => {
                 let mut scorer = Hits::default();
-                scorer.update(&graph, &STOP, &OneCore);
+                scorer.update(&graph, &STOP, &OneCore).expect("memory");
                 scorer.scores().to_vec()
             }
             By::Opic => {

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use proto::score::{Graph, Lists};
+use proto::score::{Graph, Lists, NoRoom};
 
-use crate::edges::mapped::Numbers;
+use crate::edges::mapped::{Numbers, Plain};
 use crate::edges::store::{PageGraph, StoreError};
 
 /// Why there are no lists.
@@ -22,6 +22,9 @@ pub enum ListsError {
         /// What the system said.
         reason: io::Error,
     },
+    /// There is no room for scores.
+    #[error(transparent)]
+    Scores(#[from] NoRoom),
     /// The links are more, or others, than they were a moment ago.
     #[error("the page graph changed while it was read; try again")]
     Changed,
@@ -29,13 +32,13 @@ pub enum ListsError {
 
 /// For each page a list of pages.
 struct Side {
-    starts: Vec<u64>,
-    pages: Numbers,
+    starts: Numbers<u64>,
+    pages: Numbers<u32>,
 }
 
 impl Side {
     fn lists(&self) -> Result<Lists<'_>, ListsError> {
-        Lists::new(&self.starts, self.pages.get()).ok_or(ListsError::Changed)
+        Lists::new(&self.starts, &self.pages).ok_or(ListsError::Changed)
     }
 }
 
@@ -50,73 +53,83 @@ pub struct Wanted {
     pub content: bool,
 }
 
-/// The lists of a graph. Two numbers a page are in memory; four bytes a link and direction are in files.
+/// The lists of a graph, all of them in files without a name.
 pub struct LinkLists {
     into: Side,
     out: Option<Side>,
-    degrees: Vec<u32>,
-    content: Option<Vec<f64>>,
+    degrees: Numbers<u32>,
+    content: Option<Numbers<f64>>,
 }
 
 impl LinkLists {
     /// Reads the graph twice: once to count, once to fill. `dir` is where the files go.
     pub fn read(graph: &PageGraph, wanted: Wanted, dir: &Path) -> Result<LinkLists, ListsError> {
         let pages = graph.counts()?.pages as usize;
-        let (mut degrees, mut linked) = (vec![0u32; pages], vec![0u64; pages + 1]);
+        let room = Room(dir);
+        let (mut degrees, mut linked) = (room.zeros::<u32>(pages)?, room.zeros::<u64>(pages + 1)?);
+        let (count_out, count_in) = (&mut degrees[..], &mut linked[..]);
         each_link(graph, wanted, |from, to| {
-            *degrees.get_mut(from as usize).ok_or(ListsError::Changed)? += 1;
-            *linked.get_mut(to as usize + 1).filter(|_| (to as usize) < pages).ok_or(ListsError::Changed)? += 1;
+            *count_out.get_mut(from as usize).ok_or(ListsError::Changed)? += 1;
+            *count_in.get_mut(to as usize + 1).filter(|_| (to as usize) < pages).ok_or(ListsError::Changed)? += 1;
             Ok(())
         })?;
         for page in 0..pages {
-            linked[page + 1] += linked[page];
+            count_in[page + 1] += count_in[page];
         }
         let links = linked[pages] as usize;
-        let numbers = || Numbers::zeros(dir, links).map_err(|reason| ListsError::Room { dir: dir.to_owned(), reason });
-        let mut into = Side { starts: linked, pages: numbers()? };
-        let mut out = match wanted.out {
-            true => Some(numbers()?),
-            false => None,
-        };
-        let (mut ends, mut count) = (into.starts.clone(), 0);
-        let (lists, mut forward) = (into.pages.get_mut(), out.as_mut().map(Numbers::get_mut));
+        let (mut ends, mut lists) = (room.zeros::<u64>(pages + 1)?, room.zeros::<u32>(links)?);
+        ends.copy_from_slice(&linked);
+        let mut forward = wanted.out.then(|| room.zeros::<u32>(links)).transpose()?;
+        let (next, sources, mut targets) = (&mut ends[..], &mut lists[..], forward.as_deref_mut());
+        let mut count = 0;
         each_link(graph, wanted, |from, to| {
-            let end = ends.get_mut(to as usize).ok_or(ListsError::Changed)?;
-            *lists.get_mut(*end as usize).ok_or(ListsError::Changed)? = from;
+            let end = next.get_mut(to as usize).ok_or(ListsError::Changed)?;
+            *sources.get_mut(*end as usize).ok_or(ListsError::Changed)? = from;
             *end += 1;
-            if let Some(forward) = &mut forward {
+            if let Some(forward) = &mut targets {
                 *forward.get_mut(count).ok_or(ListsError::Changed)? = to;
             }
             count += 1;
             Ok(())
         })?;
-        let out = out.map(|pages| {
-            let mut start = 0;
-            let ends = degrees.iter().map(|degree| {
-                start += u64::from(*degree);
-                start
-            });
-            Side { starts: std::iter::once(0).chain(ends).collect(), pages }
-        });
-        let content = match wanted.content {
-            true => {
-                let mut content = vec![0.0; pages];
-                graph.each_content(|page, worth| {
-                    if let Some(place) = content.get_mut(page as usize) {
-                        *place = f64::from(worth);
-                    }
-                })?;
-                Some(content)
+        let out = match forward {
+            Some(pages) => {
+                let mut starts = ends; // every list is filled
+                starts[0] = 0;
+                let mut start = 0;
+                for (end, degree) in starts[1..].iter_mut().zip(&degrees[..]) {
+                    start += u64::from(*degree);
+                    *end = start;
+                }
+                Some(Side { starts, pages })
             }
-            false => None,
+            None => None,
         };
-        Ok(LinkLists { into, out, degrees, content })
+        let mut content = wanted.content.then(|| room.zeros::<f64>(pages)).transpose()?;
+        if let Some(content) = &mut content {
+            let content = &mut content[..];
+            graph.each_content(|page, worth| {
+                if let Some(place) = content.get_mut(page as usize) {
+                    *place = f64::from(worth);
+                }
+            })?;
+        }
+        Ok(LinkLists { into: Side { starts: linked, pages: lists }, out, degrees, content })
     }
 
     /// What a scorer needs.
     pub fn graph(&self) -> Result<Graph<'_>, ListsError> {
         let out = self.out.as_ref().map(Side::lists).transpose()?;
         Ok(Graph { into: self.into.lists()?, degrees: &self.degrees, out, content: self.content.as_deref() })
+    }
+}
+
+/// The folder where numbers go.
+struct Room<'a>(&'a Path);
+
+impl Room<'_> {
+    fn zeros<N: Plain>(&self, count: usize) -> Result<Numbers<N>, ListsError> {
+        Numbers::zeros(self.0, count).map_err(|reason| ListsError::Room { dir: self.0.to_owned(), reason })
     }
 }
 

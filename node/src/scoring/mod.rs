@@ -154,7 +154,7 @@ impl Work {
     /// Goes on with what a former start computed.
     fn resume(&mut self) {
         if let Some((crawled, state)) = read_state(&self.file) {
-            self.scorer.resume(&state);
+            self.scorer.resume(Box::new(state));
             self.computed_at = crawled.min(self.intake.counts().crawled);
         }
     }
@@ -184,10 +184,10 @@ pub fn kept_scores(dir: &Path) -> Option<Vec<f64>> {
     let (_, state) = read_state(&file)?;
     let Some(by) = by else { return Some(state) };
     let mut scorer = ScoreConfig { by, ..ScoreConfig::default() }.scorer()?;
-    scorer.resume(&state);
+    scorer.resume(Box::new(state));
     if !scorer.needs_graph() {
         let nothing = Graph { into: Lists::new(&[0], &[])?, degrees: &[], out: None, content: None };
-        scorer.update(&nothing, &Stop::default(), &OneCore);
+        scorer.update(&nothing, &Stop::default(), &OneCore).ok()?;
     }
     Some(scorer.scores().to_vec())
 }
@@ -199,16 +199,16 @@ pub fn compute(
     config: &ScoreConfig,
     dir: &Path,
 ) -> Result<Computed, ListsError> {
-    let cores = Threads::new(config.threads);
+    let machine = Threads::new(config.threads, dir);
     if !scorer.needs_graph() {
         let nothing = Lists::new(&[0], &[]).ok_or(ListsError::Changed)?;
         let graph = Graph { into: nothing, degrees: &[], out: None, content: None };
-        return Ok(scorer.update(&graph, &Stop::default(), &cores));
+        return Ok(scorer.update(&graph, &Stop::default(), &machine)?);
     }
     let ScoreConfig { other_domains_only, use_content: content, .. } = *config;
     let wanted = Wanted { out: scorer.needs_out(), other_domains_only, content };
     let lists = LinkLists::read(graph, wanted, dir)?;
-    Ok(scorer.update(&lists.graph()?, &Stop::default(), &cores))
+    Ok(scorer.update(&lists.graph()?, &Stop::default(), &machine)?)
 }
 
 /// Where the state of a scorer is kept.

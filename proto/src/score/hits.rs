@@ -6,17 +6,24 @@
 //! Hubs are computed from authorities and authorities from those very hubs, not both from the values of the loop before:
 //! that is the same limit in half the loops.
 
-use super::{Computed, Cores, Graph, Scorer, Stop, distance, gather, grow_even, is_sound, normalise};
+use std::borrow::Cow;
+
+use super::{Computed, Graph, Machine, NoRoom, Scorer, Stop, Vector, distance, gather, grown, is_sound, normalise};
 
 /// Part of an even vector that is mixed into where the last time ended: what is new must not begin with nothing, or it
 /// would stay there.
 pub(super) const FRESH: f64 = 0.1;
 
 /// The scorer.
-#[derive(Clone, Debug, Default)]
 pub struct Hits {
-    authorities: Vec<f64>,
-    hubs: Vec<f64>,
+    authorities: Vector,
+    hubs: Vector,
+}
+
+impl Default for Hits {
+    fn default() -> Self {
+        Hits { authorities: Box::new(Vec::new()), hubs: Box::new(Vec::new()) }
+    }
 }
 
 impl Hits {
@@ -27,40 +34,36 @@ impl Hits {
 }
 
 impl Scorer for Hits {
-    fn grow(&mut self, pages: usize) {
-        grow_even(&mut self.authorities, pages);
-    }
-
     fn needs_out(&self) -> bool {
         true
     }
 
-    fn update(&mut self, graph: &Graph<'_>, stop: &Stop, cores: &dyn Cores) -> Computed {
+    fn update(&mut self, graph: &Graph<'_>, stop: &Stop, machine: &dyn Machine) -> Result<Computed, NoRoom> {
         let pages = graph.into.len();
-        self.grow(pages);
         let mut done = Computed { loops: 0, change: 0.0 };
-        let Some(out) = graph.out.filter(|_| pages > 0) else { return done };
-        self.authorities.truncate(pages);
-        normalise(&mut self.authorities);
+        let Some(out) = graph.out.filter(|_| pages > 0) else { return Ok(done) };
+        let (mut next, mut hubs) = (machine.zeros(pages)?, machine.zeros(pages)?);
+        let content = graph.content();
+        let mut weighed = machine.zeros(if content.is_some() { pages } else { 0 })?;
+        self.authorities = grown(&self.authorities, pages, machine)?;
         let even = FRESH / pages as f64;
         self.authorities.iter_mut().for_each(|number| *number = *number * (1.0 - FRESH) + even);
-        self.hubs = vec![1.0 / pages as f64; pages];
-        let content = graph.content();
-        let (mut weighed, mut next) = (vec![0.0; pages], vec![0.0; pages]);
+        hubs.fill(1.0 / pages as f64);
+        self.hubs = hubs;
         while done.loops < stop.loops_max {
             let worth = match content {
                 Some((content, _)) => {
-                    let all = weighed.iter_mut().zip(&self.authorities).zip(content);
+                    let all = weighed.iter_mut().zip(&self.authorities[..]).zip(content);
                     all.for_each(|((weighed, authority), content)| *weighed = authority * content);
-                    &weighed
+                    &weighed[..]
                 }
-                None => &self.authorities,
+                None => &self.authorities[..],
             };
-            gather(out, worth, &mut next, cores);
+            gather(out, worth, &mut next, machine);
             normalise(&mut next);
             done.change = distance(&next, &self.hubs);
             std::mem::swap(&mut self.hubs, &mut next);
-            gather(graph.into, &self.hubs, &mut next, cores);
+            gather(graph.into, &self.hubs, &mut next, machine);
             normalise(&mut next);
             done.change = done.change.max(distance(&next, &self.authorities));
             std::mem::swap(&mut self.authorities, &mut next);
@@ -69,20 +72,20 @@ impl Scorer for Hits {
                 break;
             }
         }
-        done
+        Ok(done)
     }
 
     fn scores(&self) -> &[f64] {
         &self.authorities
     }
 
-    fn state(&self) -> Vec<f64> {
-        self.authorities.clone()
+    fn state(&self) -> Cow<'_, [f64]> {
+        Cow::Borrowed(&self.authorities)
     }
 
-    fn resume(&mut self, state: &[f64]) {
-        if is_sound(state) {
-            self.authorities = state.to_vec();
+    fn resume(&mut self, state: Vector) {
+        if is_sound(&state) {
+            self.authorities = state;
         }
     }
 }

@@ -7,8 +7,8 @@
 //! the [`temperature`] of each domain lets it; [`revisit`] says when a page is fetched again. [`rounds`] computes scores over several nodes.
 //!
 //! The core knows neither threads nor files. Vectors and lists come as slices, so that whoever calls may have mapped them
-//! from a file, and the loop over all pages goes through [`Cores`], which may share the pages among threads: each page's
-//! sum is made by one of them in the order of its links, so the result is the same on any number of cores.
+//! from a file. Room for vectors and the loop over all pages are a [`Machine`]'s, which may map files and share the pages among threads:
+//! each page's sum is made by one of them in the order of its links, so the result is the same on any number of cores.
 
 pub mod best_first;
 pub mod hits;
@@ -22,11 +22,14 @@ pub mod temperature;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+use std::ops::DerefMut;
+
 /// Numbers that are added up in one go; sums of such runs are added again. The error of a sum of a billion numbers stays
 /// below what a run and the list of runs lose, some 10^-10 of it.
 const RUN: usize = 4_096;
 
-/// Pages that one call of [`Cores::share`] hands to a thread at a time: some ten thousand links, so that the threads end
+/// Pages that one call of [`Machine::share`] hands to a thread at a time: some ten thousand links, so that the threads end
 /// together although pages differ.
 pub const PART_PAGES: usize = 8_192;
 
@@ -116,8 +119,26 @@ pub struct Computed {
     pub change: f64,
 }
 
-/// Shares the pages of a vector among threads.
-pub trait Cores {
+/// A number for each page, in memory or in a mapped file.
+pub type Vector = Box<dyn DerefMut<Target = [f64]> + Send + Sync>;
+
+/// There is no room for a vector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room for the numbers of {pages} pages: {reason}")]
+pub struct NoRoom {
+    /// How many were asked for.
+    pub pages: usize,
+    /// What the system said.
+    pub reason: String,
+}
+
+/// What a computation is done with: room for its vectors, and threads that share the pages of one.
+pub trait Machine {
+    /// A vector of zeros; in memory unless it says otherwise.
+    fn zeros(&self, pages: usize) -> Result<Vector, NoRoom> {
+        Ok(Box::new(vec![0.0; pages]))
+    }
+
     /// Calls `fill` with every part of `vector` once, each with the number of its first page, in any order and at the same
     /// time if it likes.
     fn share(&self, vector: &mut [f64], fill: &(dyn Fn(usize, &mut [f64]) + Sync));
@@ -127,7 +148,7 @@ pub trait Cores {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneCore;
 
-impl Cores for OneCore {
+impl Machine for OneCore {
     fn share(&self, vector: &mut [f64], fill: &(dyn Fn(usize, &mut [f64]) + Sync)) {
         fill(0, vector);
     }
@@ -135,9 +156,6 @@ impl Cores for OneCore {
 
 /// Gives every page of a graph a number.
 pub trait Scorer: Send {
-    /// Takes up to `pages` pages in; those it does not know yet begin with what an average page has.
-    fn grow(&mut self, pages: usize);
-
     /// A page was crawled and has these links. Only a scorer that goes along with the crawl cares.
     fn crawled(&mut self, _page: u32, _links: &[u32]) {}
 
@@ -151,17 +169,18 @@ pub trait Scorer: Send {
         false
     }
 
-    /// Brings the numbers up to date with the graph, from where they are.
-    fn update(&mut self, graph: &Graph<'_>, stop: &Stop, cores: &dyn Cores) -> Computed;
+    /// Brings the numbers up to date with the graph, from where they are; pages that are new begin with what an average page has. Without room
+    /// for that they stay as they are.
+    fn update(&mut self, graph: &Graph<'_>, stop: &Stop, machine: &dyn Machine) -> Result<Computed, NoRoom>;
 
     /// The number of each page.
     fn scores(&self) -> &[f64];
 
     /// All that it must be given to go on after a start: some numbers for each page, one page after the other.
-    fn state(&self) -> Vec<f64>;
+    fn state(&self) -> Cow<'_, [f64]>;
 
     /// Goes on with such a state; one that is not of this scorer, or is no state at all, is left alone.
-    fn resume(&mut self, state: &[f64]);
+    fn resume(&mut self, state: Vector);
 }
 
 /// Sums up in runs, so that small numbers are not lost beside a large sum.
@@ -176,8 +195,8 @@ pub fn distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// For each page, adds up what the pages of its list are worth.
-fn gather(lists: Lists<'_>, worth: &[f64], sums: &mut [f64], cores: &dyn Cores) {
-    cores.share(sums, &|first, part| {
+fn gather(lists: Lists<'_>, worth: &[f64], sums: &mut [f64], machine: &dyn Machine) {
+    machine.share(sums, &|first, part| {
         for (page, sum) in (first..).zip(part) {
             *sum = lists.of(page).iter().map(|other| worth[*other as usize]).sum();
         }
@@ -199,11 +218,12 @@ fn is_sound(numbers: &[f64]) -> bool {
     numbers.iter().all(|number| number.is_finite() && *number >= 0.0)
 }
 
-/// Adds pages that have what an average page has, and keeps the sum at 1.
-fn grow_even(vector: &mut Vec<f64>, pages: usize) {
-    if pages > vector.len() {
-        let average = if vector.is_empty() { 1.0 } else { total(vector) / vector.len() as f64 };
-        vector.resize(pages, average);
-        normalise(vector);
-    }
+/// A vector of so many pages that has what another had, sums to 1, and gives pages that the other lacks what an average page has.
+fn grown(vector: &[f64], pages: usize, machine: &dyn Machine) -> Result<Vector, NoRoom> {
+    let mut grown = machine.zeros(pages)?;
+    let (known, new) = grown.split_at_mut(vector.len().min(pages));
+    known.copy_from_slice(&vector[..known.len()]);
+    new.fill(if known.is_empty() { 1.0 } else { total(known) / known.len() as f64 });
+    normalise(&mut grown);
+    Ok(grown)
 }

@@ -5,7 +5,9 @@
 //! all pages alike, and so does everything that a page without links has; otherwise cash would gather where no link leads
 //! out. That is kept as one number for all pages and what each has already taken of it.
 
-use super::{Computed, Cores, Graph, Scorer, Stop, is_sound, total};
+use std::borrow::Cow;
+
+use super::{Computed, Graph, Machine, NoRoom, Scorer, Stop, Vector, is_sound, total};
 
 /// What a page hands to the pages it links to; the rest goes to all. As PageRank's damping, which OPIC estimates.
 pub(super) const TO_LINKS: f64 = super::pagerank::DAMPING;
@@ -28,6 +30,14 @@ pub struct Opic {
 }
 
 impl Opic {
+    /// Takes up to `pages` pages in.
+    pub(super) fn grow(&mut self, pages: usize) {
+        // A page more is a piece of cash more: the average page always has one.
+        if pages > self.purses.len() {
+            self.purses.resize(pages, Purse { cash: 1.0, history: 0.0, taken: self.for_each });
+        }
+    }
+
     fn take(&mut self, page: usize) -> &mut Purse {
         let purse = &mut self.purses[page];
         purse.cash += self.for_each - purse.taken;
@@ -37,13 +47,6 @@ impl Opic {
 }
 
 impl Scorer for Opic {
-    fn grow(&mut self, pages: usize) {
-        // A page more is a piece of cash more: the average page always has one.
-        if pages > self.purses.len() {
-            self.purses.resize(pages, Purse { cash: 1.0, history: 0.0, taken: self.for_each });
-        }
-    }
-
     fn crawled(&mut self, page: u32, links: &[u32]) {
         let highest = links.iter().chain([&page]).max().copied().unwrap_or(page);
         self.grow(highest as usize + 1);
@@ -61,26 +64,26 @@ impl Scorer for Opic {
         false
     }
 
-    fn update(&mut self, _graph: &Graph<'_>, _stop: &Stop, _cores: &dyn Cores) -> Computed {
+    fn update(&mut self, _graph: &Graph<'_>, _stop: &Stop, _machine: &dyn Machine) -> Result<Computed, NoRoom> {
         let for_each = self.for_each;
         self.scores.clear();
         self.scores.extend(self.purses.iter().map(|purse| purse.history + purse.cash + (for_each - purse.taken)));
         let sum = total(&self.scores);
         self.scores.iter_mut().for_each(|score| *score /= sum);
-        Computed { loops: 0, change: 0.0 }
+        Ok(Computed { loops: 0, change: 0.0 })
     }
 
     fn scores(&self) -> &[f64] {
         &self.scores
     }
 
-    fn state(&self) -> Vec<f64> {
+    fn state(&self) -> Cow<'_, [f64]> {
         let both = |purse: &Purse| [purse.cash + (self.for_each - purse.taken), purse.history];
-        self.purses.iter().flat_map(both).collect()
+        Cow::Owned(self.purses.iter().flat_map(both).collect())
     }
 
-    fn resume(&mut self, state: &[f64]) {
-        if is_sound(state) && state.len().is_multiple_of(2) {
+    fn resume(&mut self, state: Vector) {
+        if is_sound(&state) && state.len().is_multiple_of(2) {
             let purse = |both: &[f64]| Purse { cash: both[0], history: both[1], taken: 0.0 };
             self.purses = state.chunks(2).map(purse).collect();
             self.for_each = 0.0;

@@ -3,22 +3,23 @@
 //! Begins anew anywhere, or, if pages have content scores, there in proportion to them (personalised). What pages without
 //! links have goes the same way. Damping 0.85 as in the paper.
 
-use super::{Computed, Cores, Graph, Scorer, Stop, distance, gather, grow_even, is_sound, normalise, total};
+use std::borrow::Cow;
+
+use super::{Computed, Graph, Machine, NoRoom, Scorer, Stop, Vector, distance, gather, grown, is_sound, total};
 
 /// How often a link is followed instead of beginning anew.
 pub const DAMPING: f64 = 0.85;
 
 /// The scorer.
-#[derive(Clone, Debug)]
 pub struct PageRank {
     damping: f64,
-    scores: Vec<f64>,
+    scores: Vector,
 }
 
 impl PageRank {
     /// A scorer of no pages; `damping` is brought between 0 and 1.
     pub fn new(damping: f64) -> PageRank {
-        PageRank { damping: damping.clamp(0.0, 1.0), scores: Vec::new() }
+        PageRank { damping: damping.clamp(0.0, 1.0), scores: Box::new(Vec::new()) }
     }
 }
 
@@ -29,30 +30,24 @@ impl Default for PageRank {
 }
 
 impl Scorer for PageRank {
-    fn grow(&mut self, pages: usize) {
-        grow_even(&mut self.scores, pages);
-    }
-
-    fn update(&mut self, graph: &Graph<'_>, stop: &Stop, cores: &dyn Cores) -> Computed {
+    fn update(&mut self, graph: &Graph<'_>, stop: &Stop, machine: &dyn Machine) -> Result<Computed, NoRoom> {
         let pages = graph.into.len();
-        self.grow(pages);
         let mut done = Computed { loops: 0, change: 0.0 };
         if pages == 0 {
-            return done;
+            return Ok(done);
         }
-        self.scores.truncate(pages);
-        normalise(&mut self.scores);
+        let (mut shares, mut next) = (machine.zeros(pages)?, machine.zeros(pages)?);
+        self.scores = grown(&self.scores, pages, machine)?;
         let content = graph.content();
-        let (mut shares, mut next) = (vec![0.0; pages], vec![0.0; pages]);
         while done.loops < stop.loops_max {
             let (scores, damping) = (&self.scores, self.damping);
-            cores.share(&mut shares, &|first, part| {
+            machine.share(&mut shares, &|first, part| {
                 for (page, share) in (first..).zip(part) {
                     // A page without links hands nothing on: what it has is in the rest below.
                     *share = damping * scores[page] / f64::from(graph.degrees[page].max(1));
                 }
             });
-            gather(graph.into, &shares, &mut next, cores);
+            gather(graph.into, &shares, &mut next, machine);
             let rest = 1.0 - total(&next);
             match content {
                 Some((content, sum)) => {
@@ -67,20 +62,20 @@ impl Scorer for PageRank {
                 break;
             }
         }
-        done
+        Ok(done)
     }
 
     fn scores(&self) -> &[f64] {
         &self.scores
     }
 
-    fn state(&self) -> Vec<f64> {
-        self.scores.clone()
+    fn state(&self) -> Cow<'_, [f64]> {
+        Cow::Borrowed(&self.scores)
     }
 
-    fn resume(&mut self, state: &[f64]) {
-        if is_sound(state) {
-            self.scores = state.to_vec();
+    fn resume(&mut self, state: Vector) {
+        if is_sound(&state) {
+            self.scores = state;
         }
     }
 }

@@ -746,7 +746,7 @@ mod tests {
                 By::Hits => Box::<Hits>::default(),
                 By::Opic => unreachable!("it goes by the order of the crawl"),
             };
-            scorer.update(&graph, &EXACT, &OneCore);
+            scorer.update(&graph, &EXACT, &OneCore).unwrap();
             scorer.scores().to_vec()
         }
     }

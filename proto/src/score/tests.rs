@@ -56,13 +56,13 @@ fn assert_close(found: &[f64], expected: &[f64], within: f64) {
 
 fn pagerank(built: &Built, damping: f64, stop: &Stop) -> Vec<f64> {
     let mut scorer = PageRank::new(damping);
-    scorer.update(&built.graph(), stop, &OneCore);
+    scorer.update(&built.graph(), stop, &OneCore).unwrap();
     scorer.scores().to_vec()
 }
 
 fn hits(built: &Built) -> (Vec<f64>, Vec<f64>) {
     let mut scorer = Hits::default();
-    scorer.update(&built.graph(), &EXACT, &OneCore);
+    scorer.update(&built.graph(), &EXACT, &OneCore).unwrap();
     (scorer.scores().to_vec(), scorer.hubs().to_vec())
 }
 
@@ -145,13 +145,13 @@ fn content_scores_that_are_all_zero_say_nothing() {
 fn a_second_computation_begins_where_the_first_ended() {
     let built = Built::new(6, &ALL, None);
     let mut scorer = PageRank::default();
-    let cold = scorer.update(&built.graph(), &Stop::default(), &OneCore);
-    let warm = scorer.update(&built.graph(), &Stop::default(), &OneCore);
+    let cold = scorer.update(&built.graph(), &Stop::default(), &OneCore).unwrap();
+    let warm = scorer.update(&built.graph(), &Stop::default(), &OneCore).unwrap();
     assert!(cold.loops > 5 && warm.loops <= 2, "{cold:?} {warm:?}");
     let mut resumed = PageRank::default();
-    resumed.resume(&scorer.state());
-    assert!(resumed.update(&built.graph(), &Stop::default(), &OneCore).loops <= 2);
-    resumed.resume(&[f64::NAN]);
+    resumed.resume(Box::new(scorer.state().into_owned()));
+    assert!(resumed.update(&built.graph(), &Stop::default(), &OneCore).unwrap().loops <= 2);
+    resumed.resume(Box::new(vec![f64::NAN]));
     assert_eq!(resumed.scores().len(), 6, "a damaged state is left alone");
 }
 
@@ -210,13 +210,13 @@ fn opic_finds_who_is_linked_to_most_without_computing() {
         links.iter().enumerate().for_each(|(page, links)| scorer.crawled(page as u32, links));
     }
     let built = Built::new(6, &ALL, None);
-    scorer.update(&built.graph(), &EXACT, &OneCore);
+    scorer.update(&built.graph(), &EXACT, &OneCore).unwrap();
     assert!((total(scorer.scores()) - 1.0).abs() < 1e-9);
     // The estimate of the paper comes to PageRank when every page is crawled over and over.
     assert_close(scorer.scores(), &pagerank(&built, 0.85, &EXACT), 0.01);
     let mut resumed = Opic::default();
-    resumed.resume(&scorer.state());
-    resumed.update(&built.graph(), &EXACT, &OneCore);
+    resumed.resume(Box::new(scorer.state().into_owned()));
+    resumed.update(&built.graph(), &EXACT, &OneCore).unwrap();
     assert_close(resumed.scores(), scorer.scores(), 1e-9);
 }
 
@@ -240,7 +240,7 @@ fn lists_that_do_not_fit_together_are_refused() {
 /// Parts in another order than theirs, as threads may take them.
 struct Backwards;
 
-impl Cores for Backwards {
+impl Machine for Backwards {
     fn share(&self, vector: &mut [f64], fill: &(dyn Fn(usize, &mut [f64]) + Sync)) {
         vector.chunks_mut(3).enumerate().rev().for_each(|(number, part)| fill(number * 3, part));
     }
@@ -261,8 +261,8 @@ proptest! {
         let scorers: [fn() -> Box<dyn Scorer>; 2] = [|| Box::new(PageRank::default()), || Box::new(Hits::default())];
         for scorer in scorers {
             let (mut one, mut many) = (scorer(), scorer());
-            one.update(&built.graph(), &Stop::default(), &OneCore);
-            many.update(&built.graph(), &Stop::default(), &Backwards);
+            one.update(&built.graph(), &Stop::default(), &OneCore).unwrap();
+            many.update(&built.graph(), &Stop::default(), &Backwards).unwrap();
             prop_assert_eq!(one.scores(), many.scores());
             prop_assert!((total(one.scores()) - 1.0).abs() < 1e-9);
             prop_assert!(is_sound(one.scores()));

@@ -1,12 +1,13 @@
 //! `orbweaver pages rank`: the best pages by a score that is computed here and now.
 
 use std::io::Write;
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use proto::score::hits::Hits;
 use proto::score::pagerank::{DAMPING, PageRank};
 use proto::score::rounds::{By, Wish};
-use proto::score::{Graph, Scorer, Stop};
+use proto::score::{Graph, NoRoom, Scorer, Stop};
 use serde::Serialize;
 
 use super::{Failure, Folder, Known, line};
@@ -79,24 +80,24 @@ impl RankArguments {
     }
 
     /// The scores of all pages.
-    fn scores(&self, graph: &Graph<'_>) -> Vec<f64> {
-        let cores = Threads::new(0);
+    fn scores(&self, graph: &Graph<'_>, dir: &Path) -> Result<Vec<f64>, NoRoom> {
+        let machine = Threads::new(0, dir);
         let stop = Stop { precision: self.precision, loops_max: 1_000 };
         let (mut pagerank, mut hits) = (PageRank::new(self.damping), Hits::default());
-        match self.by {
+        Ok(match self.by {
             RankBy::Pagerank => {
-                pagerank.update(graph, &stop, &cores);
+                pagerank.update(graph, &stop, &machine)?;
                 pagerank.scores().to_vec()
             }
             RankBy::HitsAuthority => {
-                hits.update(graph, &stop, &cores);
+                hits.update(graph, &stop, &machine)?;
                 hits.scores().to_vec()
             }
             RankBy::HitsHub => {
-                hits.update(graph, &stop, &cores);
+                hits.update(graph, &stop, &machine)?;
                 hits.hubs().to_vec()
             }
-        }
+        })
     }
 
     /// The best pages, by their numbers. Equal scores in the order of numbers, so that the same graph is always the same list.
@@ -121,7 +122,7 @@ impl Folder<'_> {
         let beside = self.arguments.data.join(FOLDER);
         let dir = if beside.is_dir() { beside } else { std::env::temp_dir() };
         let lists = LinkLists::read(&self.graph, wanted, &dir).map_err(failed)?;
-        let scores = rank.scores(&lists.graph().map_err(failed)?);
+        let scores = rank.scores(&lists.graph().map_err(failed)?, &dir).map_err(|error| failed(error.into()))?;
         for (place, number) in (1..).zip(rank.best(&scores)) {
             let Some(key) = self.graph.key(number)? else { continue };
             let Some(known) = Known::of(&self.store, &key)? else { continue };
