@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use proto::batch::{Discovered, Pick};
 use proto::clients::spider::ROW_BYTES_MAX;
-use proto::id::Slot;
+use proto::id::{Slot, UrlId};
 use proto::key::UrlKey;
 use proto::score::link_row::{read_varint, write_varint};
 use proto::url::CanonicalUrl;
@@ -35,9 +35,10 @@ pub(super) struct Finding {
 }
 
 impl Store {
-    /// The number behind all rows that the graph has not taken in yet.
+    /// The number behind all rows that the graph has not taken in yet. It never falls while the folder is open: whoever takes rows in goes on behind
+    /// the last one.
     pub(super) fn load_found(&mut self) -> Result<(), StoreError> {
-        self.next_found = self.behind_last("found")?;
+        self.next_found = self.next_found.max(self.behind_last("found")?);
         self.next_untold = self.behind_last("untold")?;
         Ok(())
     }
@@ -168,13 +169,22 @@ pub(super) struct FoundPage {
     pub(super) content: f32,
     pub(super) key: UrlKey,
     pub(super) links: Vec<FoundLink>,
+    /// Domains of links, one behind the other.
+    domains: String,
 }
 
-/// A link of it.
+/// A link of it. Most lead to pages that are known by their ids, so that the key is made only when it is needed ([`FoundPage::key_of`]).
 pub(super) struct FoundLink {
     pub(super) own: u16,
-    pub(super) same_domain: bool,
-    pub(super) key: UrlKey,
+    pub(super) id: UrlId,
+    /// Where its domain stands; `None` if that is the page's.
+    domain: Option<std::ops::Range<u32>>,
+}
+
+impl FoundLink {
+    pub(super) fn is_same_domain(&self) -> bool {
+        self.domain.is_none()
+    }
 }
 
 /// The page that a row is about, if it is one.
@@ -196,25 +206,37 @@ impl FoundPage {
         let (own, content) = (own as u16, f32::from_bits((own >> 16) as u32));
         let length = number(bytes)? as usize;
         let key = UrlKey::checked(take(bytes, length)?).ok_or_else(|| damaged("a page without a key"))?;
-        let end = key.as_bytes().len() - ID_BYTES;
-        let home = key.as_bytes()[..end].to_vec();
-        let crawl = key.crawl().unwrap_or_default().to_owned();
-        let mut links = Vec::new();
+        let (mut links, mut domains) = (Vec::new(), String::new());
         while !bytes.is_empty() {
             let flags = number(bytes)?;
-            let same_domain = flags & 1 == 1;
-            let mut linked = if same_domain {
-                home.clone()
+            let domain = if flags & 1 == 1 {
+                None
             } else {
                 let length = number(bytes)? as usize;
-                let domain = take(bytes, length)?;
-                let text = std::str::from_utf8(domain).map_err(|_| damaged("a domain that is no text"))?;
-                [&Slot::of_domain(text).0.to_be_bytes()[..], domain, &[0], crawl.as_bytes(), &[0]].concat()
+                let text = std::str::from_utf8(take(bytes, length)?);
+                let start = domains.len() as u32;
+                domains.push_str(text.map_err(|_| damaged("a domain that is no text"))?);
+                Some(start..domains.len() as u32)
             };
-            linked.extend_from_slice(take(bytes, ID_BYTES)?);
-            links.push(FoundLink { own: (flags >> 1) as u16, same_domain, key: UrlKey::from_bytes(&linked) });
+            let id = take(bytes, ID_BYTES)?.try_into().map_err(|_| damaged("an id of another length"))?;
+            links.push(FoundLink { own: (flags >> 1) as u16, id: UrlId(id), domain });
         }
-        Ok(FoundPage { unix_ms, own, content, key, links })
+        Ok(FoundPage { unix_ms, own, content, key, links, domains })
+    }
+
+    /// The key of a page that this one links to.
+    pub(super) fn key_of(&self, link: &FoundLink) -> UrlKey {
+        let page = self.key.as_bytes();
+        let key = match &link.domain {
+            None => [&page[..page.len() - ID_BYTES], &link.id.0].concat(),
+            Some(domain) => {
+                let domain = &self.domains[domain.start as usize..domain.end as usize];
+                let slot = Slot::of_domain(domain).0.to_be_bytes();
+                let crawl = self.key.crawl().unwrap_or_default();
+                [&slot, domain.as_bytes(), &[0], crawl.as_bytes(), &[0], &link.id.0].concat()
+            }
+        };
+        UrlKey::from_bytes(&key)
     }
 }
 

@@ -120,6 +120,8 @@ pub struct PageGraph {
 /// What taking rows in needs to remember.
 pub struct Intake {
     counts: GraphCounts,
+    /// The number of the first row that may wait: RocksDB would walk past all that were taken in.
+    next: u64,
     cache: Vec<(UrlId, PageRow)>,
     seeded: Seeded,
 }
@@ -140,9 +142,17 @@ impl Intake {
 
 /// A page while its batch is made.
 struct Touched {
-    key: UrlKey,
+    id: UrlId,
+    /// Known of all that may have to be written.
+    key: Option<UrlKey>,
     row: Option<PageRow>,
     changed: bool,
+}
+
+/// The pages that rows name, each once; and which of them each name in the rows means, in their order: a page, then its links.
+struct Named {
+    pages: Vec<Touched>,
+    names: Vec<u32>,
 }
 
 impl PageGraph {
@@ -182,23 +192,25 @@ impl PageGraph {
     pub fn intake(&self) -> Result<Intake, StoreError> {
         let nothing = PageRow { number: NOBODY, first_linker: None, own: 0, first_crawl: 0, content: 0.0 };
         let cache = vec![(UrlId([0; 16]), nothing); PAGES_CACHED];
-        Ok(Intake { counts: self.counts()?, cache, seeded: Seeded::new() })
+        Ok(Intake { counts: self.counts()?, next: 0, cache, seeded: Seeded::new() })
     }
 
     /// Takes in what the crawl has found, as much as goes into one batch, and tells `crawled` the number and the links of each page.
     /// Says how many rows that were; 0 when nothing waits.
     pub fn take_in(&self, intake: &mut Intake, mut crawled: impl FnMut(u32, &[u32])) -> Result<usize, StoreError> {
-        let (found, next) = self.waiting()?;
+        let (found, next) = self.waiting(intake.next)?;
         if found.is_empty() {
             return Ok(0);
         }
-        let mut pages = self.touched(&found, intake)?;
+        let Named { mut pages, names } = self.named(&found, intake)?;
+        let mut names = names.into_iter().map(|name| name as usize);
+        let mut named = || names.next().ok_or_else(|| StoreError::damaged("found", "a name without a page"));
         let (mut batch, mut counts) = (WriteBatch::default(), intake.counts);
         let links_family = self.writable("link")?;
         let (mut others, mut same, mut seen, mut bytes) = (Vec::new(), Vec::new(), HashSet::new(), Vec::new());
         for page in &found {
-            let number = enter(&mut pages, &page.key, None, page.own, &mut counts)?;
-            let source = pages.get_mut(&page.key.id()).expect("just entered");
+            let source = &mut pages[named()?];
+            let number = source.enter(None, page.own, &mut counts)?;
             let again = source.row.is_some_and(|row| row.first_crawl != 0);
             if let Some(row) = &mut source.row {
                 if !again {
@@ -213,9 +225,9 @@ impl PageGraph {
             same.clear();
             seen.clear();
             for link in &page.links {
-                let linked = enter(&mut pages, &link.key, Some(number), link.own, &mut counts)?;
+                let linked = pages[named()?].enter(Some(number), link.own, &mut counts)?;
                 if linked != number && seen.insert(linked) {
-                    (if link.same_domain { &mut same } else { &mut others }).push(linked);
+                    (if link.is_same_domain() { &mut same } else { &mut others }).push(linked);
                 }
             }
             if again {
@@ -229,13 +241,14 @@ impl PageGraph {
             crawled(number, &others);
         }
         let pages_family = self.writable("page")?;
-        let mut changed: Vec<&Touched> = pages.values().filter(|page| page.changed).collect();
-        changed.sort_by(|a, b| a.key.cmp(&b.key)); // rows in order are put down faster
-        for page in changed {
-            let Some(row) = page.row else { continue };
-            batch.put_cf(pages_family, page.key.as_bytes(), row.to_bytes());
+        let changed = pages.iter().filter(|page| page.changed);
+        let mut changed: Vec<(&UrlKey, PageRow)> =
+            changed.filter_map(|page| Some((page.key.as_ref()?, page.row?))).collect();
+        changed.sort_by_key(|(key, _)| *key); // rows in order are put down faster
+        for (key, row) in changed {
+            batch.put_cf(pages_family, key.as_bytes(), row.to_bytes());
             if row.number >= intake.counts.pages {
-                batch.put_cf(links_family, name_key(row.number), page.key.as_bytes());
+                batch.put_cf(links_family, name_key(row.number), key.as_bytes());
             }
         }
         batch.delete_range_cf(self.writable("found")?, 0u64.to_be_bytes(), next.to_be_bytes());
@@ -243,20 +256,20 @@ impl PageGraph {
         batch.put_cf(self.writable("meta")?, COUNTS, written);
         // Not synced: rows and their removal are lost together, and the rows are then taken in again.
         self.db.write(batch).map_err(|error| self.failed(&error))?;
-        intake.counts = counts;
-        for page in pages.values() {
+        (intake.counts, intake.next) = (counts, next);
+        for page in pages {
             if let Some(row) = page.row {
-                intake.cache[place(page.key.id())] = (page.key.id(), row);
+                intake.cache[place(page.id)] = (page.id, row);
             }
         }
         Ok(found.len())
     }
 
-    /// The first rows that wait, and the number behind the last of them.
-    fn waiting(&self) -> Result<(Vec<FoundPage>, u64), StoreError> {
+    /// The first rows that wait, from this number on, and the number behind the last of them.
+    fn waiting(&self, from: u64) -> Result<(Vec<FoundPage>, u64), StoreError> {
         let (mut found, mut bytes, mut next) = (Vec::new(), 0, 0);
         let mut rows = self.db.raw_iterator_cf(self.writable("found")?);
-        rows.seek_to_first();
+        rows.seek(from.to_be_bytes());
         while let (Some(key), Some(value)) = (rows.key(), rows.value())
             && found.len() < ROWS_MAX
             && bytes < BYTES_MAX
@@ -272,33 +285,44 @@ impl PageGraph {
     }
 
     /// All pages that these rows name, with what is known of them.
-    fn touched(&self, found: &[FoundPage], intake: &Intake) -> Result<HashMap<UrlId, Touched, Seeded>, StoreError> {
-        let mut pages: HashMap<UrlId, Touched, Seeded> = HashMap::with_hasher(intake.seeded);
-        let named =
-            found.iter().flat_map(|page| std::iter::once(&page.key).chain(page.links.iter().map(|link| &link.key)));
-        let mut unsure: Vec<&UrlKey> = Vec::new();
-        for key in named {
-            let id = key.id();
-            pages.entry(id).or_insert_with(|| {
+    fn named(&self, found: &[FoundPage], intake: &Intake) -> Result<Named, StoreError> {
+        let count = found.iter().map(|page| 1 + page.links.len()).sum();
+        let mut known: HashMap<UrlId, u32, Seeded> = HashMap::with_capacity_and_hasher(count, intake.seeded);
+        let (mut pages, mut names): (Vec<Touched>, _) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut name = |id: UrlId, pages: &mut Vec<Touched>| {
+            *known.entry(id).or_insert_with(|| {
                 let (cached, row) = intake.cache[place(id)];
                 let row = (cached == id && row.number != NOBODY).then_some(row);
-                if row.is_none() {
-                    unsure.push(key);
+                pages.push(Touched { id, key: None, row, changed: false });
+                pages.len() as u32 - 1
+            })
+        };
+        for page in found {
+            let place = name(page.key.id(), &mut pages);
+            pages[place as usize].key.get_or_insert_with(|| page.key.clone());
+            names.push(place);
+            for link in &page.links {
+                let place = name(link.id, &mut pages);
+                let linked = &mut pages[place as usize];
+                if linked.row.is_none() && linked.key.is_none() {
+                    linked.key = Some(page.key_of(link));
                 }
-                Touched { key: key.clone(), row, changed: false }
-            });
-        }
-        unsure.sort();
-        let family = self.writable("page")?;
-        let rows = self.db.batched_multi_get_cf(family, unsure.iter().map(|key| key.as_bytes()), true);
-        for (key, row) in unsure.iter().zip(rows) {
-            if let Some(row) = row.map_err(|error| self.failed(&error))?
-                && let Some(page) = pages.get_mut(&key.id())
-            {
-                page.row = Some(PageRow::read(&row)?);
+                names.push(place);
             }
         }
-        Ok(pages)
+        let unsure = pages.iter().enumerate().filter(|(_, page)| page.row.is_none());
+        let mut unsure: Vec<(&UrlKey, usize)> =
+            unsure.filter_map(|(at, page)| Some((page.key.as_ref()?, at))).collect();
+        unsure.sort();
+        let rows =
+            self.db.batched_multi_get_cf(self.writable("page")?, unsure.iter().map(|(key, _)| key.as_bytes()), true);
+        let rows: Vec<(usize, _)> = unsure.iter().map(|(_, at)| *at).zip(rows).collect();
+        for (at, row) in rows {
+            if let Some(row) = row.map_err(|error| self.failed(&error))? {
+                pages[at].row = Some(PageRow::read(&row)?);
+            }
+        }
+        Ok(Named { pages, names })
     }
 
     /// The number of a page and what goes with it.
@@ -549,25 +573,20 @@ impl PageGraph {
     }
 }
 
-/// The number of a page; a new one if it has none.
-fn enter(
-    pages: &mut HashMap<UrlId, Touched, Seeded>,
-    key: &UrlKey,
-    linker: Option<u32>,
-    own: u16,
-    counts: &mut GraphCounts,
-) -> Result<u32, StoreError> {
-    let page = pages.get_mut(&key.id()).expect("all that are named were looked up");
-    if let Some(row) = page.row {
-        return Ok(row.number);
+impl Touched {
+    /// The number of the page; a new one if it has none.
+    fn enter(&mut self, linker: Option<u32>, own: u16, counts: &mut GraphCounts) -> Result<u32, StoreError> {
+        if let Some(row) = self.row {
+            return Ok(row.number);
+        }
+        if counts.pages == NOBODY {
+            return Err(StoreError::damaged("page", "4,294,967,295 pages are as many as one folder can number"));
+        }
+        let row = PageRow { number: counts.pages, first_linker: linker, own, first_crawl: 0, content: 0.0 };
+        counts.pages += 1;
+        (self.row, self.changed) = (Some(row), true);
+        Ok(row.number)
     }
-    if counts.pages == NOBODY {
-        return Err(StoreError::damaged("page", "4,294,967,295 pages are as many as one folder can number"));
-    }
-    let row = PageRow { number: counts.pages, first_linker: linker, own, first_crawl: 0, content: 0.0 };
-    counts.pages += 1;
-    (page.row, page.changed) = (Some(row), true);
-    Ok(row.number)
 }
 
 fn place(id: UrlId) -> usize {
