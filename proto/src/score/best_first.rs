@@ -3,9 +3,10 @@
 //! Pages are taken in the order of their ranks, wherever they are. A domain that is warmer than the limit of the step is passed over as a whole, whatever waits in it: that costs
 //! as much for a million pages as for one. If a step ends before there is enough, those that were passed over are looked at again with the limit of the next step.
 //!
-//! [`Picker`] decides and knows no disk. Who drives it tells of domains in the order of their best pages, each with a rank that is at least that of its
-//! best page ([`Picker::meet`]), says which page a domain really has next when asked ([`Picker::sighted`]), and hands out what it is told to. In the end
-//! [`Picker::into_domains`] says how warm they are, for whoever asks next.
+//! [`Picker`] decides and knows no disk. Who drives it tells, for each step, of domains that are open in it and were not met before, in the order of their best pages, each
+//! with a rank that is at least that of its best page ([`Picker::meet`]), says which page a domain really has next when asked ([`Picker::sighted`]), and hands out what it
+//! is told to. In the end [`Picker::into_domains`] says how warm they are, for whoever asks next: domains that are put down by the step in which they are open
+//! ([`Rates::step`]) are not met while cooler ones have enough.
 
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -44,8 +45,8 @@ impl Rank {
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<D> {
-    /// Tell of the next domain, or that there is none ([`Picker::met_all`]).
-    Meet,
+    /// Tell of the next domain that may be open in this step, or in one before, or that there is none ([`Picker::met_all`]).
+    Meet(usize),
     /// Say which page is next in this domain.
     Look(D),
     /// Hand out the next page of this domain.
@@ -87,14 +88,14 @@ impl<D: Ord + Clone> Picker<D> {
         Picker { wanted, rates, now_ms, step: 0, domains, open, later, unmet: Some(Rank::BEST) }
     }
 
-    /// There is a domain whose pages have at most this rank; so have those of all domains that are met after it.
+    /// There is a domain whose pages have at most this rank; so have those of all domains that are met after it in this step.
     pub fn meet(&mut self, domain: D, best: Rank, warmth: Warmth) {
         self.unmet = Some(best);
         self.domains.insert(domain.clone(), Left { warmth, next: Some(best), taken: 0 });
         self.queue(domain, best, false);
     }
 
-    /// There is no other domain.
+    /// There is no other domain in this step.
     pub fn met_all(&mut self) {
         self.unmet = None;
     }
@@ -117,11 +118,11 @@ impl<D: Ord + Clone> Picker<D> {
         loop {
             match self.open.peek() {
                 // Somebody who was not met may have a better page.
-                Some((rank, ..)) if self.unmet.is_some_and(|unmet| unmet > *rank) => return Step::Meet,
-                None if self.unmet.is_some() => return Step::Meet,
-                None if self.step + 1 == STEPS || self.rates.is_none() || self.later.is_empty() => return Step::Done,
+                Some((rank, ..)) if self.unmet.is_some_and(|unmet| unmet > *rank) => return Step::Meet(self.step),
+                None if self.unmet.is_some() => return Step::Meet(self.step),
+                None if self.step + 1 == STEPS => return Step::Done,
                 None => {
-                    self.step += 1;
+                    (self.step, self.unmet) = (self.step + 1, Some(Rank::BEST));
                     for domain in std::mem::take(&mut self.later) {
                         let next = self.domains.get(&domain).and_then(|left| left.next);
                         if let Some(rank) = next {
@@ -193,7 +194,7 @@ mod tests {
             let (mut taken, mut heads) = (Vec::new(), BTreeMap::<u32, usize>::new());
             loop {
                 match picker.step() {
-                    Step::Meet => match order.next() {
+                    Step::Meet(_) => match order.next() {
                         Some((rank, domain)) => picker.meet(domain, rank, self.domains[&domain].0),
                         None => picker.met_all(),
                     },

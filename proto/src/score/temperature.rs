@@ -54,6 +54,11 @@ impl Rates {
         if wait >= 0.0 { warmth.0.saturating_add(wait as u64) } else { warmth.0.saturating_sub(-wait as u64) }
     }
 
+    /// The first step in which a domain may be served now.
+    pub fn step(&self, warmth: Warmth, now_ms: u64) -> Option<usize> {
+        (0..STEPS).find(|step| self.opens_ms(warmth, *step) <= now_ms)
+    }
+
     fn log(&self, warmth: Warmth, now_ms: u64) -> f64 {
         let ahead = if warmth.0 >= now_ms { (warmth.0 - now_ms) as f64 } else { -((now_ms - warmth.0) as f64) };
         ahead / 1_000.0 / self.window_s

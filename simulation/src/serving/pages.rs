@@ -173,7 +173,7 @@ impl World<'_> {
         let mut taken: Vec<ClientUrl> = Vec::new();
         loop {
             match picker.step() {
-                Step::Meet => match order.pop() {
+                Step::Meet(_) => match order.pop() {
                     Some(domain) => {
                         let best = waiting[domain].last().map_or(Rank::BEST, |(rank, _)| *rank);
                         picker.meet(domain, best, self.warmth(node, domain));

@@ -459,6 +459,8 @@ impl Change<'_> {
         let state = self.store.state.clone();
         self.put("meta", b"state", &state)?;
         self.put("meta", b"aside", &(state.places.aside, state.places.links_aside))?;
+        let seen = std::mem::take(&mut self.clients.seen);
+        self.store.fronts.moved(seen, self.rows.put_keys(&["turn", "agenda"]));
         let batch = self.rows.into_batch(|name| self.store.family(name));
         let mut options = WriteOptions::default();
         options.set_sync(sync);

@@ -16,12 +16,14 @@
 
 mod act;
 mod ends;
+mod fronts;
 mod look;
 mod spiders;
 #[cfg(test)]
 mod tests;
 
 pub use self::act::Taker;
+pub(super) use self::fronts::Fronts;
 
 use std::collections::BTreeMap;
 
@@ -147,6 +149,8 @@ pub(super) struct Overlay {
     /// Copies of what was decided here.
     copies: BTreeMap<UrlKey, RecordCopy>,
     changed: Vec<Changed>,
+    /// The first rows of ranges that were read.
+    pub(super) seen: fronts::Sightings,
 }
 
 impl Overlay {
@@ -231,6 +235,15 @@ impl Change<'_> {
         }
         self.clients.copies.clear(); // what others decided is theirs to spread
         Ok(std::mem::take(&mut self.clients.changed))
+    }
+
+    /// Writes what was decided, if anything was.
+    fn commit_client(mut self) -> Result<(), StoreError> {
+        if !self.is_empty() || !self.clients.is_empty() {
+            return self.commit();
+        }
+        self.store.fronts.moved(std::mem::take(&mut self.clients.seen), std::iter::empty());
+        Ok(())
     }
 
     /// What was decided since the last time.

@@ -310,6 +310,8 @@ pub struct Store {
     /// Number of the next row of `found`, and of `untold`.
     next_found: u64,
     next_untold: u64,
+    /// Where what clients are served from begins.
+    fronts: clients::Fronts,
     /// Links that were too many for their pages' records since the start.
     left_out: Arc<AtomicU64>,
     /// Pages of this replica may have levels.
@@ -388,6 +390,7 @@ impl Store {
             sweeping: sweep::Sweeping::default(),
             next_found: 0,
             next_untold: 0,
+            fronts: clients::Fronts::default(),
             left_out: Arc::default(),
             levels: false,
         }

@@ -46,6 +46,12 @@ impl Rows {
         self.rows.iter().filter(move |row| row.family == family).map(|row| &self.bytes[row.start..row.key_end])
     }
 
+    /// Keys of the rows that are put into these families.
+    pub(super) fn put_keys(&self, families: &[&'static str]) -> impl Iterator<Item = (&'static str, &[u8])> {
+        let put = self.rows.iter().filter(|row| matches!(row.what, What::Put) && families.contains(&row.family));
+        put.map(|row| (row.family, &self.bytes[row.start..row.key_end]))
+    }
+
     /// Adds a row whose value `write` appends to what it is given.
     pub(super) fn put<E>(
         &mut self,

@@ -98,9 +98,7 @@ impl Store {
             }
         };
         let decided = change.decided(said);
-        if !change.is_empty() || !change.clients.is_empty() {
-            change.commit()?;
-        }
+        change.commit_client()?;
         Ok(decided)
     }
 }
@@ -127,7 +125,7 @@ impl Change<'_> {
             Some(crawl) => vec![crawl.to_owned()],
             // What the cluster keeps for itself is for nobody who does not name it.
             None => {
-                let mut crawls = self.store.crawls_in("agenda", None, usize::MAX)?;
+                let mut crawls = self.store.crawls_in(None, usize::MAX)?;
                 crawls.retain(|crawl| !crawl.starts_with(RESERVED) && taker.gets(crawl));
                 crawls
             }
@@ -138,11 +136,11 @@ impl Change<'_> {
         // The next queue of each crawl by the time since when it waits.
         let mut waiting: BinaryHeap<Reverse<(u64, usize, ClientQueueId)>> = BinaryHeap::new();
         for (number, reader) in readers.iter_mut().enumerate() {
-            let next = reader.next(self.store, slots, want.now_ms)?;
+            let next = reader.next(self, slots, want.now_ms)?;
             waiting.extend(next.map(|(at, queue)| Reverse((at, number, queue))));
         }
         while let Some(Reverse((_, number, queue))) = waiting.pop() {
-            let next = readers[number].next(self.store, slots, want.now_ms)?;
+            let next = readers[number].next(self, slots, want.now_ms)?;
             waiting.extend(next.map(|(at, queue)| Reverse((at, number, queue))));
             self.serve(&queue, want, &mut given)?;
             looks += 1;
@@ -216,8 +214,10 @@ impl Change<'_> {
         let (mut due, mut next_ms) = (BTreeSet::new(), u64::MAX);
         let leased = [queue.prefix(), &[1]].concat();
         let mut returned = Vec::new();
-        for row in self.store.rows("turn", leased.clone(), leased.clone()) {
+        let mut first = None;
+        for row in self.store.rows("turn", self.store.fronts.of("turn", &leased), leased.clone()) {
             let (key, value) = row?;
+            first.get_or_insert_with(|| key.to_vec());
             let (until_ms, url) = split_turn(&key, &leased)?;
             if until_ms > now_ms || returned.len() >= RETURNED_MAX {
                 next_ms = until_ms;
@@ -226,6 +226,7 @@ impl Change<'_> {
             let date_s = u64::from_be_bytes(value.as_ref().try_into().map_err(|_| damaged("a lease without a date"))?);
             returned.push((until_ms, date_s, url));
         }
+        self.clients.seen.note("turn", &leased, first);
         for (until_ms, date_s, url) in returned {
             self.delete("turn", &leased_key(queue, until_ms, &url));
             self.rows.put("turn", &open_key(queue, date_s, &url), |_| Ok::<(), StoreError>(()))?;
@@ -236,8 +237,11 @@ impl Change<'_> {
             }
         }
         let open = [queue.prefix(), &[0]].concat();
-        for (seen, row) in self.store.rows("turn", open.clone(), open.clone()).enumerate() {
-            let (date_s, url) = split_turn(&row?.0, &open)?;
+        let mut first = None;
+        for (seen, row) in self.store.rows("turn", self.store.fronts.of("turn", &open), open.clone()).enumerate() {
+            let (key, _) = row?;
+            first.get_or_insert_with(|| key.to_vec());
+            let (date_s, url) = split_turn(&key, &open)?;
             if date_s > now_s {
                 next_ms = next_ms.min(date_s.saturating_mul(1_000));
                 break;
@@ -247,6 +251,7 @@ impl Change<'_> {
             }
             due.insert((date_s, url));
         }
+        self.clients.seen.note("turn", &open, first);
         Ok((due.into_iter().take(limit).map(|(_, url)| url).collect(), next_ms))
     }
 
@@ -394,7 +399,7 @@ impl Change<'_> {
 /// Reads the agenda of a crawl, some rows at a time.
 struct Reader {
     prefix: Vec<u8>,
-    /// Where to go on; `None` at the end.
+    /// Where to go on: empty before the first read, `None` at the end.
     start: Option<Vec<u8>>,
     read: VecDeque<(u64, ClientQueueId)>,
 }
@@ -402,13 +407,13 @@ struct Reader {
 impl Reader {
     fn new(crawl: &str) -> Reader {
         let prefix = crawl_prefix(crawl);
-        Reader { start: Some(prefix.clone()), prefix, read: VecDeque::new() }
+        Reader { start: Some(Vec::new()), prefix, read: VecDeque::new() }
     }
 
     /// The next queue in these slots that may be worth looking at by now, those that have waited longest first.
     fn next(
         &mut self,
-        store: &Store,
+        change: &mut Change<'_>,
         slots: &SlotSet,
         now_ms: u64,
     ) -> Result<Option<(u64, ClientQueueId)>, StoreError> {
@@ -416,8 +421,11 @@ impl Reader {
             && let Some(start) = self.start.take()
         {
             let time_end = self.prefix.len() + 8;
-            for row in store.rows("agenda", start, self.prefix.clone()) {
+            let (begins, mut first) = (start.is_empty(), None);
+            let start = if begins { change.store.fronts.of("agenda", &self.prefix) } else { start };
+            for row in change.store.rows("agenda", start, self.prefix.clone()) {
                 let (key, _) = row?;
+                first.get_or_insert_with(|| key.to_vec());
                 let nothing = || damaged("an agenda of nothing");
                 let slot = key.get(time_end..).and_then(|rest| rest.first_chunk()).ok_or_else(nothing)?;
                 if !slots.contains(Slot(u16::from_be_bytes(*slot))) {
@@ -432,6 +440,9 @@ impl Reader {
                     self.start = Some([key.as_ref(), &[0]].concat());
                     break;
                 }
+            }
+            if begins {
+                change.clients.seen.note("agenda", &self.prefix, first);
             }
         }
         Ok(self.read.pop_front())

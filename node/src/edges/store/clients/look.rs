@@ -40,7 +40,7 @@ impl Store {
             }
             Look::Stats { slots, crawl, key, after } => self.stats(&slots, &crawl, key.as_deref(), after, unix_ms),
             Look::Crawls { slots, after } => {
-                let names = self.crawls_in("line", after.as_deref(), CRAWLS_MAX)?;
+                let names = self.crawls_in(after.as_deref(), CRAWLS_MAX)?;
                 let more = if names.len() == CRAWLS_MAX { names.last().cloned() } else { None };
                 let mut found = Vec::new();
                 for name in names {
@@ -222,19 +222,14 @@ impl Store {
     }
 
     /// Names of crawls that have rows in a family, behind `after`.
-    pub(super) fn crawls_in(
-        &self,
-        family: &'static str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<String>, StoreError> {
+    pub(super) fn crawls_in(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         let mut names = Vec::new();
         let mut start = after.map_or_else(Vec::new, behind_crawl);
         while names.len() < limit {
-            let Some(row) = self.rows(family, start, Vec::new()).next() else { break };
+            let Some(row) = self.rows("line", start, Vec::new()).next() else { break };
             let (key, _) = row?;
             let name = key.split(|byte| *byte == 0).next().unwrap_or_default();
-            let name = String::from_utf8(name.to_vec()).map_err(|error| StoreError::damaged(family, error))?;
+            let name = String::from_utf8(name.to_vec()).map_err(|error| StoreError::damaged("line", error))?;
             start = behind_crawl(&name);
             names.push(name);
         }

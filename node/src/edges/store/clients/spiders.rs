@@ -22,7 +22,7 @@ use proto::cluster::slot_set::SlotSet;
 use proto::id::{SLOTS, Slot};
 use proto::key::UrlKey;
 use proto::score::best_first::{Picker, Rank, Step};
-use proto::score::temperature::{STEPS, Warmth};
+use proto::score::temperature::{Rates, STEPS, Warmth};
 use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 
@@ -39,6 +39,7 @@ const WAKES_MAX: usize = 4_096;
 const WAKE_ROWS_MAX: usize = 4_096;
 /// Rows of the agenda, and the first rows of a queue, that are read at once.
 const AGENDA_ROWS: usize = 256;
+const AGENDA_ROWS_FIRST: usize = 32;
 const QUEUE_ROWS: usize = 4;
 const QUEUE_ROWS_MAX: usize = 1_024;
 
@@ -51,6 +52,9 @@ type SomePages = (Vec<(String, u64, String, PageState)>, Option<Vec<u8>>);
 /// What the graph notes as the priority that a page was found with; pages of spiders stand in no queue of the crawl that goes by it.
 const OWN_PRIORITY: u16 = 100;
 
+/// Places of ranks have so many bits; above them stands the step in which a domain is open, as far as it was known when it was put down, so that whoever looks for the
+/// coolest does not walk past those that are warm.
+const RANK_BITS: u32 = 48;
 /// Where times stand in the agenda: behind all places of ranks.
 const TIMES: u64 = 1 << 63;
 
@@ -189,9 +193,7 @@ impl Store {
         if matches!(ask, SpiderAsk::Take { .. }) {
             let mut change = self.change();
             change.wake(unix_ms)?;
-            if !change.clients.is_empty() {
-                change.commit()?;
-            }
+            change.commit_client()?;
         }
         let mut change = self.change();
         let said = match ask {
@@ -208,9 +210,7 @@ impl Store {
             }
         };
         let decided = change.decided(said);
-        if !change.is_empty() || !change.clients.is_empty() {
-            change.commit()?;
-        }
+        change.commit_client()?;
         Ok(decided)
     }
 }
@@ -491,8 +491,10 @@ impl Change<'_> {
         let mut due: Vec<(Vec<u8>, String)> = Vec::new();
         for (part, now) in [(LEASED, now_ms), (DATED, now_ms / 1_000)] {
             let prefix = [queue.prefix(), &[part]].concat();
-            for row in self.store.rows("turn", prefix.clone(), prefix.clone()) {
+            let mut first = None;
+            for row in self.store.rows("turn", self.store.fronts.of("turn", &prefix), prefix.clone()) {
                 let (key, _) = row?;
+                first.get_or_insert_with(|| key.to_vec());
                 let (time, url) = super::act::split_turn(&key, &prefix)?;
                 if time > now || due.len() >= WAKE_ROWS_MAX {
                     let at = if part == DATED { time.saturating_mul(1_000) } else { time };
@@ -501,6 +503,7 @@ impl Change<'_> {
                 }
                 due.push((key.into_vec(), url));
             }
+            self.clients.seen.note("turn", &prefix, first);
         }
         let mut best = None;
         for (key, url) in due {
@@ -511,9 +514,12 @@ impl Change<'_> {
         }
         // A domain that was too warm may be served again: how much so is seen when it is looked at.
         let ranked = [queue.prefix(), &[RANKED]].concat();
-        if let Some(row) = self.store.rows("turn", ranked.clone(), ranked.clone()).next() {
-            best = best.max(Some(split_ranked(&row?.0, &ranked)?.0));
+        let first =
+            self.store.rows("turn", self.store.fronts.of("turn", &ranked), ranked.clone()).next().transpose()?;
+        if let Some((key, _)) = &first {
+            best = best.max(Some(split_ranked(key, &ranked)?.0));
         }
+        self.clients.seen.note("turn", &ranked, first.map(|(key, _)| key.into_vec()));
         let line = self.touched_line(queue)?;
         line.wake_ms = next_ms;
         if let Some(best) = best {
@@ -537,7 +543,7 @@ impl Change<'_> {
         let (mut given, mut bytes) = (Vec::new(), 0);
         loop {
             match picker.step() {
-                Step::Meet => match agenda.next(self.store, slots)? {
+                Step::Meet(step) => match agenda.next(self, slots, step)? {
                     Some((best, queue)) if domains.len() < LOOKS_MAX => {
                         let warmth = Warmth(self.touched_line(&queue)?.queue.produced_ms);
                         picker.meet(domains.len(), best, warmth);
@@ -546,7 +552,7 @@ impl Change<'_> {
                     _ => picker.met_all(),
                 },
                 Step::Look(domain) => {
-                    let next = domains[domain].peek(self.store)?;
+                    let next = domains[domain].peek(self)?;
                     picker.sighted(domain, next);
                 }
                 Step::Take(domain) => {
@@ -576,14 +582,14 @@ impl Change<'_> {
                 let record = ClientQueue { version, kept: true, produced_ms: left.warmth.0, ..record };
                 self.set_queue(queue, record, now_ms)?;
             }
-            let opens_ms = rules.rates.map_or(0, |rates| rates.opens_ms(left.warmth, STEPS - 1));
+            let (step, cooler_ms) = rules.rates.map_or((Some(0), None), |rates| stands(rates, left.warmth, now_ms));
             let line = self.touched_line(queue)?;
-            line.agenda_ms = match left.next {
-                Some(next) if opens_ms <= now_ms => next.place(),
+            line.agenda_ms = match (left.next, step) {
+                (Some(next), Some(step)) => (step as u64) << RANK_BITS | next.place(),
                 _ => u64::MAX,
             };
-            if left.next.is_some() && opens_ms > now_ms {
-                line.wake_ms = line.wake_ms.min(opens_ms);
+            if let Some(cooler_ms) = cooler_ms.filter(|_| left.next.is_some()) {
+                line.wake_ms = line.wake_ms.min(cooler_ms);
             }
         }
         Ok(given)
@@ -644,32 +650,43 @@ impl Change<'_> {
     }
 }
 
+/// In which step a domain is open, and when it is in the one before.
+fn stands(rates: Rates, warmth: Warmth, now_ms: u64) -> (Option<usize>, Option<u64>) {
+    let step = rates.step(warmth, now_ms);
+    let cooler = step.unwrap_or(STEPS).checked_sub(1);
+    (step, cooler.map(|cooler| rates.opens_ms(warmth, cooler)))
+}
+
 /// A queue whose pages are read, some at a time.
 struct Domain {
     queue: ClientQueueId,
     /// Pages that were read: their rows, ranks and URLs.
     read: VecDeque<(Vec<u8>, Rank, String)>,
-    /// Where to go on; `None` at the end.
+    /// Where to go on: empty before the first read, `None` at the end.
     start: Option<Vec<u8>>,
     at_once: usize,
 }
 
 impl Domain {
     fn new(queue: ClientQueueId) -> Domain {
-        let start = [queue.prefix(), &[RANKED]].concat();
-        Domain { queue, read: VecDeque::new(), start: Some(start), at_once: QUEUE_ROWS }
+        Domain { queue, read: VecDeque::new(), start: Some(Vec::new()), at_once: QUEUE_ROWS }
     }
 
     /// The rank of its next page.
-    fn peek(&mut self, store: &Store) -> Result<Option<Rank>, StoreError> {
+    fn peek(&mut self, change: &mut Change<'_>) -> Result<Option<Rank>, StoreError> {
         if self.read.is_empty()
             && let Some(start) = self.start.take()
         {
             let prefix = [self.queue.prefix(), &[RANKED]].concat();
-            for row in store.rows("turn", start, prefix.clone()).take(self.at_once) {
+            let begins = start.is_empty();
+            let start = if begins { change.store.fronts.of("turn", &prefix) } else { start };
+            for row in change.store.rows("turn", start, prefix.clone()).take(self.at_once) {
                 let (key, _) = row?;
                 let (rank, url) = split_ranked(&key, &prefix)?;
                 self.read.push_back((key.into_vec(), rank, url));
+            }
+            if begins {
+                change.clients.seen.note("turn", &prefix, self.read.front().map(|(key, ..)| key.clone()));
             }
             if self.read.len() == self.at_once {
                 self.start = self.read.back().map(|(key, ..)| [key.as_slice(), &[0]].concat());
@@ -684,25 +701,40 @@ impl Domain {
     }
 }
 
-/// Reads the agenda in the order of ranks, some rows at a time.
+/// Reads the agenda in the order of steps and ranks, some rows at a time.
 struct Agenda {
     prefix: Vec<u8>,
+    /// Where to go on: empty before the first read, `None` at the end.
     start: Option<Vec<u8>>,
-    read: VecDeque<(Rank, ClientQueueId)>,
+    at_once: usize,
+    read: VecDeque<(u64, ClientQueueId)>,
 }
 
 impl Agenda {
     fn new() -> Agenda {
-        let prefix = crawl_prefix(PAGES);
-        Agenda { start: Some(prefix.clone()), prefix, read: VecDeque::new() }
+        Agenda {
+            start: Some(Vec::new()),
+            prefix: crawl_prefix(PAGES),
+            at_once: AGENDA_ROWS_FIRST,
+            read: VecDeque::new(),
+        }
     }
 
-    fn next(&mut self, store: &Store, slots: &SlotSet) -> Result<Option<(Rank, ClientQueueId)>, StoreError> {
+    /// The next domain that is put down for this step or one before.
+    fn next(
+        &mut self,
+        change: &mut Change<'_>,
+        slots: &SlotSet,
+        step: usize,
+    ) -> Result<Option<(Rank, ClientQueueId)>, StoreError> {
         if self.read.is_empty()
             && let Some(start) = self.start.take()
         {
-            for row in store.rows("agenda", start, self.prefix.clone()) {
+            let (begins, mut first) = (start.is_empty(), None);
+            let start = if begins { change.store.fronts.of("agenda", &self.prefix) } else { start };
+            for row in change.store.rows("agenda", start, self.prefix.clone()) {
                 let (key, _) = row?;
+                first.get_or_insert_with(|| key.to_vec());
                 let nothing = || damaged("an agenda of nothing");
                 let (place, queue) = split_agenda(&key, self.prefix.len()).ok_or_else(nothing)?;
                 if place >= TIMES {
@@ -711,13 +743,21 @@ impl Agenda {
                 if !slots.contains(queue.slot()) {
                     continue;
                 }
-                self.read.push_back((Rank::of_place(place), queue));
-                if self.read.len() == AGENDA_ROWS {
+                self.read.push_back((place, queue));
+                if self.read.len() == self.at_once {
                     self.start = Some([key.as_ref(), &[0]].concat());
                     break;
                 }
             }
+            if begins {
+                change.clients.seen.note("agenda", &self.prefix, first);
+            }
+            self.at_once = AGENDA_ROWS;
         }
-        Ok(self.read.pop_front())
+        if self.read.front().is_none_or(|(place, _)| place >> RANK_BITS > step as u64) {
+            return Ok(None);
+        }
+        let rank = |place| Rank::of_place(place & ((1 << RANK_BITS) - 1));
+        Ok(self.read.pop_front().map(|(place, queue)| (rank(place), queue)))
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proto::cluster::copy::RecordCopy;
 use proto::id::NodeId;
 use proto::score::revisit::Revisit;
-use proto::score::temperature::{BURST, Rates};
+use proto::score::temperature::BURST;
 
 use super::super::super::StoreOptions;
 use super::*;
@@ -97,6 +97,8 @@ fn check(deeds: Vec<Deed>, rules: &SpiderRules, hard: Option<f64>) -> Result<(),
     let (mut serves, mut now) = (0, START);
     let mut pages: BTreeMap<String, Page> = BTreeMap::new();
     let mut served: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    let mut warmths: BTreeMap<String, Warmth> = BTreeMap::new();
+    let domain_of = |url: &str| canonical(url).unwrap().domain().to_owned();
     for deed in deeds.into_iter().chain([
         Deed::Wait(60_000),
         Deed::Take(255),
@@ -170,12 +172,26 @@ fn check(deeds: Vec<Deed>, rules: &SpiderRules, hard: Option<f64>) -> Result<(),
                         prop_assert!(Some(page.state.rank()) <= last || wanted == 0, "{} was better", url);
                     }
                 }
+                let mut warmest = 0;
                 for url in &urls {
                     let page = pages.get_mut(url).expect("a page that was told of");
                     prop_assert!(page.waits(now), "{} is not to be had: {:?}", url, page);
                     page.leased_until_ms = now + LEASE_S * 1_000;
-                    let domain = canonical(url).unwrap().domain().to_owned();
-                    served.entry(domain).or_default().push(now);
+                    served.entry(domain_of(url)).or_default().push(now);
+                    if let Some(rates) = rules.rates {
+                        let warmth = warmths.entry(domain_of(url)).or_default();
+                        let step = rates.step(*warmth, now);
+                        prop_assert!(step.is_some(), "{} is too warm", url);
+                        warmest = warmest.max(step.unwrap_or(0));
+                        *warmth = rates.heat(*warmth, now);
+                    }
+                }
+                if let Some(rates) = rules.rates {
+                    for (url, _) in pages.iter().filter(|(_, page)| page.waits(now)) {
+                        let step = rates.step(warmths.get(&domain_of(url)).copied().unwrap_or_default(), now);
+                        let left_behind = step.is_some_and(|step| step < warmest || urls.len() < usize::from(wanted));
+                        prop_assert!(!left_behind, "{} is of a cooler domain, or there was room", url);
+                    }
                 }
                 copies
             }
@@ -225,6 +241,30 @@ fn a_warm_domain_is_served_again_when_it_has_cooled() {
     assert!(take(&mut store, 100, &rules, START + 500).0.is_empty());
     let later = take(&mut store, 100, &rules, START + 5_000).0.len();
     assert!((4..=5).contains(&later), "{later} in five seconds");
+}
+
+#[test]
+fn nobody_walks_past_domains_that_are_warm() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    let rules = SpiderRules { rates: Rates::new(0.1, 1.0), ..SpiderRules::default() };
+    let found = |number: u32| {
+        let (url, score) = (format!("http://d{}.example/{number}", number % 100), 1.0 / number as f32);
+        Found { url, score, depth: 0, linked_from: None }
+    };
+    ask(&mut store, SpiderAsk::Found((1..=500).map(found).collect()), &rules, START);
+    let in_step = |store: &Store, step: u64| {
+        let prefix = crawl_prefix(PAGES);
+        let rows = store.rows("agenda", prefix.clone(), prefix.clone()).map(|row| row.unwrap().0);
+        rows.filter(|key| split_agenda(key, prefix.len()).unwrap().0 >> RANK_BITS == step).count()
+    };
+    assert_eq!((in_step(&store, 0), in_step(&store, 1)), (100, 0));
+    take(&mut store, 90, &rules, START);
+    assert_eq!((in_step(&store, 0), in_step(&store, 1)), (10, 90), "one page of each, and they are put down as warm");
+    take(&mut store, 20, &rules, START);
+    assert_eq!((in_step(&store, 0), in_step(&store, 1) + in_step(&store, 2)), (0, 100));
+    take(&mut store, 1, &rules, START + 60_000);
+    assert_eq!(in_step(&store, 0), 99, "they have cooled");
 }
 
 #[test]
