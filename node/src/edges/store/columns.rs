@@ -122,8 +122,8 @@ fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options 
     if name == "url" {
         family.set_merge_operator("orbweaver.inlinks", merge_inlinks, add_inlinks);
     }
-    // Most URLs and contents that are looked up here are new: a filter says so without a search.
-    if matches!(name, "url" | "digest") {
+    // Most URLs, pages and contents that are looked up here are new: a filter says so without a search.
+    if matches!(name, "url" | "digest" | "client" | "page") {
         family.set_memtable_whole_key_filtering(true);
         family.set_memtable_prefix_bloom_ratio(0.05);
     }

@@ -1,6 +1,6 @@
 //! Checks the members of a capture without having any record whole in memory: pages that come from other nodes may be large.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::GzDecoder;
@@ -71,50 +71,31 @@ fn head_of(input: &mut impl BufRead) -> Result<Vec<u8>, String> {
 }
 
 /// The digests of a block and of its payload, which begins behind the head of an HTTP message.
-fn digests_of(block: impl BufRead, length: u64, is_http: bool) -> Result<(PayloadDigest, PayloadDigest), String> {
-    let mut block = Hashed { inner: block, whole: Sha1::new(), bytes: 0 };
-    let text = |error: io::Error| error.to_string();
-    let mut payload = Sha1::new();
-    if is_http {
-        // A block without an empty line is all head.
-        let mut last = [0; 4];
-        while last != *b"\r\n\r\n" {
-            let mut byte = [0];
-            if block.read(&mut byte).map_err(text)? == 0 {
-                break;
-            }
-            last.rotate_left(1);
-            last[3] = byte[0];
-        }
-    }
-    let mut piece = vec![0; UNPACKED_BYTES];
+fn digests_of(mut block: impl BufRead, length: u64, is_http: bool) -> Result<(PayloadDigest, PayloadDigest), String> {
+    let (mut whole, mut payload, mut bytes) = (Sha1::new(), Sha1::new(), 0);
+    // A block without an empty line is all head.
+    let (mut in_head, mut last) = (is_http, [0; 4]);
     loop {
-        let read = block.read(&mut piece).map_err(text)?;
-        if read == 0 {
+        let piece = block.fill_buf().map_err(|error| error.to_string())?;
+        if piece.is_empty() {
             break;
         }
-        payload.update(&piece[..read]);
+        let mut head = 0;
+        while in_head && head < piece.len() {
+            last = [last[1], last[2], last[3], piece[head]];
+            head += 1;
+            in_head = last != *b"\r\n\r\n";
+        }
+        whole.update(piece);
+        payload.update(&piece[head..]);
+        let read = piece.len();
+        bytes += read as u64;
+        block.consume(read);
     }
-    if block.bytes != length {
-        return Err(format!("Content-Length is {length}, the block has {} bytes", block.bytes));
+    if bytes != length {
+        return Err(format!("Content-Length is {length}, the block has {bytes} bytes"));
     }
-    Ok((PayloadDigest(block.whole.finalize().into()), PayloadDigest(payload.finalize().into())))
-}
-
-/// Hashes what is read through it.
-struct Hashed<R> {
-    inner: R,
-    whole: Sha1,
-    bytes: u64,
-}
-
-impl<R: BufRead> Read for Hashed<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        self.whole.update(&buffer[..read]);
-        self.bytes += read as u64;
-        Ok(read)
-    }
+    Ok((PayloadDigest(whole.finalize().into()), PayloadDigest(payload.finalize().into())))
 }
 
 #[cfg(test)]
@@ -160,7 +141,7 @@ mod tests {
         assert!(parts == members, "parts are the whole");
 
         let file = tempfile::tempfile_in(to.path()).unwrap();
-        io::Write::write_all(&mut &file, &members).unwrap();
+        std::io::Write::write_all(&mut &file, &members).unwrap();
         let mut writer = WarcWriter::open(to.path(), options(), None).unwrap();
         let first = writer.append_file(&file, members.len() as u32, 5).unwrap();
         let second = writer.append_members(&members, 6, "a copy").unwrap();
