@@ -77,7 +77,7 @@ fn host_of(url: &str) -> String {
 }
 
 /// Names a queue of clients.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientQueueId {
     /// Slot, marked key and crawl: what the keys of its records begin with.
     prefix: Vec<u8>,

@@ -25,7 +25,7 @@ mod tests;
 pub use self::act::Taker;
 pub(super) use self::fronts::Fronts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proto::clients::ask::{Item, Taken};
 use proto::clients::identity::{ClientQueueId, ITEM_BYTES_MAX, is_queue};
@@ -40,7 +40,7 @@ use proto::wire;
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
-use super::{Store, StoreError};
+use super::{Seeded, Store, StoreError};
 
 /// What was decided for a client, and what has to be replicated for it.
 #[derive(Debug)]
@@ -128,6 +128,25 @@ impl Line {
     fn places(&self) -> [Option<u64>; 2] {
         let wake = Some(self.wake_ms).filter(|at| *at != u64::MAX).map(spiders::wake_place);
         [Some(self.agenda_ms).filter(|at| *at != u64::MAX), wake]
+    }
+}
+
+/// Lines that are remembered, some 250 bytes each: 8 MiB. With more, all are forgotten and read again.
+const LINES_CACHED: usize = 1 << 15;
+
+/// Lines as the database has them, of queues that were touched lately: whoever puts URLs touches the same queues over and over.
+pub(super) struct Lines(HashMap<ClientQueueId, Line, Seeded>);
+
+impl Lines {
+    pub(super) fn new() -> Lines {
+        Lines(HashMap::with_hasher(Seeded::new()))
+    }
+
+    fn put(&mut self, queue: ClientQueueId, line: Line) {
+        if self.0.len() >= LINES_CACHED {
+            self.0.clear();
+        }
+        self.0.insert(queue, line);
     }
 }
 
@@ -261,7 +280,10 @@ impl Change<'_> {
 
     fn touched_line(&mut self, queue: &ClientQueueId) -> Result<&mut Line, StoreError> {
         if !self.clients.lines.contains_key(queue) {
-            let before = self.store.line(queue)?;
+            let before = match self.store.lines.0.get(queue) {
+                Some(known) => Some(known.clone()),
+                None => self.store.line(queue)?,
+            };
             let mut now = before.clone().unwrap_or_default();
             if !std::mem::replace(&mut now.by_end, true) {
                 self.count_ends_of(queue)?;
@@ -441,6 +463,7 @@ impl Change<'_> {
             if before.as_ref() != Some(&now) {
                 self.put("line", &line_key(&queue), &now)?;
             }
+            self.store.lines.put(queue, now);
         }
         self.put_ends()
     }
@@ -472,6 +495,7 @@ impl Change<'_> {
         for queue in queues {
             self.delete("client", queue.record().as_bytes());
             self.delete("line", &line_key(&queue));
+            self.store.lines.0.remove(&queue);
             let touched = self.clients.lines.remove(&queue);
             let filed = match &touched {
                 Some(touched) => touched.before.as_ref().map(Line::places),

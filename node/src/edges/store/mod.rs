@@ -310,6 +310,8 @@ pub struct Store {
     /// Number of the next row of `found`, and of `untold`.
     next_found: u64,
     next_untold: u64,
+    /// Lines of queues of clients.
+    lines: clients::Lines,
     /// Where what clients are served from begins.
     fronts: clients::Fronts,
     /// Links that were too many for their pages' records since the start.
@@ -390,6 +392,7 @@ impl Store {
             sweeping: sweep::Sweeping::default(),
             next_found: 0,
             next_untold: 0,
+            lines: clients::Lines::new(),
             fronts: clients::Fronts::default(),
             left_out: Arc::default(),
             levels: false,
@@ -495,6 +498,7 @@ impl Store {
     pub fn forget(&mut self) -> Result<(), StoreError> {
         self.hosts.clear();
         self.paths.clear();
+        self.lines = clients::Lines::new();
         self.seen = SeenCache::new();
         self.seen_aside = SeenCache::new();
         self.forget_definitions();

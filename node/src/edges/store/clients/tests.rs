@@ -328,6 +328,7 @@ fn leases_from_before_they_were_counted_are_counted_when_their_queue_is_touched(
         store.line(&queue).unwrap().unwrap();
     let old = wire::encode(&(record, scheduled, completed, leased, newest_ms, agenda_ms, wake_ms)).unwrap();
     store.db.put_cf(&store.family("line"), line_key(&queue), old).unwrap();
+    store.forget().unwrap();
     assert_eq!(counts(&store, "x", 16_000).leased, 100, "they are walked");
     assert_eq!(take(&mut store, Some("x"), 1, 100, 16_500).0, [""; 0], "as many are out as are wanted");
     assert_ends(&store, "x", 16_500);
