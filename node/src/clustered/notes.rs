@@ -286,7 +286,7 @@ impl Shared {
         read: &mut NotesRead,
     ) -> Result<(String, Vec<Attribute>), Failed> {
         let crawl = self.crawl_of(node, &which.site_id)?;
-        let query = which.criterions.clone().unwrap_or_default().query(Source::Attributes)?;
+        let query = which.criterions.clone().unwrap_or_default().query_of_all(Source::Attributes)?;
         let prefixes: Vec<Vec<u8>> = match which.url_md5.as_str() {
             "" => note::shards().map(|shard| note::prefix(&crawl, &shard)).collect(),
             url => vec![note::prefix_of(&crawl, url)],

@@ -18,7 +18,7 @@ use proto::crawl::crawls::Crawls;
 use proto::crawl::definition::DefinitionError;
 use proto::date;
 use proto::id::SLOTS;
-use proto::query::{Collector, Source, Value};
+use proto::query::{Collector, ROWS_MAX, Source, Value};
 use proto::site::{
     BadRequest, Criterions, GENERAL_SITE, NoSuchChange, Operation, ProxyOrder, Site, SiteCleanup, SiteDefinition,
     SiteDelete, SiteFind, SiteStatus, SiteUpdate, code, state,
@@ -302,7 +302,7 @@ impl Shared {
             Err(bad) => return wrong(bad.into()),
         };
         let counts = self.list_crawls(node, swarm).await;
-        match found(&node.crawls(), &by_name(&counts), &find.url, find.criterions.as_ref()) {
+        match found(&node.crawls(), &by_name(&counts), &find.url, find.criterions.as_ref(), FIND_DEFAULT) {
             Ok(sites) => {
                 let sites = sites.into_iter().map(|site| without(site, &find.exclude_list)).collect();
                 vec![Item { error: missing(&counts), ..Item::of(Json::Array(sites)) }]
@@ -386,19 +386,31 @@ impl Shared {
         Err(taken())
     }
 
-    /// The sites that meet criterions, but for the general one.
-    async fn sites_that_meet(
+    /// The sites that meet criterions, all of them if no LIMIT is said; and what is not counted of them now.
+    pub(super) async fn sites_that_meet(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        criterions: &Criterions,
+    ) -> Result<(Vec<String>, Option<String>), Failed> {
+        let counts = self.list_crawls(node, swarm).await;
+        let sites = found(&node.crawls(), &by_name(&counts), "", Some(criterions), ROWS_MAX)?;
+        Ok((sites.into_iter().map(|site| site.id).collect(), missing(&counts)))
+    }
+
+    /// Those of them for whom something is to be done: these for certain.
+    pub(super) async fn sites_meant(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         criterions: &Criterions,
     ) -> Result<Vec<String>, Failed> {
-        let counts = self.list_crawls(node, swarm).await;
-        if let Some(why) = missing(&counts) {
-            return Err(Failed::new(code::NOT_KEPT, format!("{why}; which sites are meant cannot be said now")));
+        match self.sites_that_meet(node, swarm, criterions).await? {
+            (ids, None) => Ok(ids),
+            (_, Some(why)) => {
+                Err(Failed::new(code::NOT_KEPT, format!("{why}; which sites are meant cannot be said now")))
+            }
         }
-        let sites = found(&node.crawls(), &by_name(&counts), "", Some(criterions))?;
-        Ok(sites.into_iter().map(|site| site.id).filter(|id| id != GENERAL_SITE).collect())
     }
 
     async fn site_update(&self, node: &Node, swarm: &Arc<Swarm>, body: Json) -> Outcome {
@@ -407,7 +419,8 @@ impl Shared {
             let id = update.id.clone();
             return self.change_site(node, swarm, &id, &Change::Update(update)).await;
         };
-        let ids = self.sites_that_meet(node, swarm, criterions).await?;
+        let mut ids = self.sites_meant(node, swarm, criterions).await?;
+        ids.retain(|id| id != GENERAL_SITE); // it is meant only where it is named
         // All of them could be changed, or none is.
         for id in &ids {
             if let Some((known, _)) = node.crawls().site(id) {
@@ -423,10 +436,11 @@ impl Shared {
 
     async fn site_delete(&self, node: &Node, swarm: &Arc<Swarm>, body: Json) -> Outcome {
         let request = SiteDelete::read(body)?;
-        let ids = match &request.criterions {
-            None => vec![request.id],
-            Some(criterions) => self.sites_that_meet(node, swarm, criterions).await?,
+        let mut ids = match &request.criterions {
+            None => vec![request.id.clone()],
+            Some(criterions) => self.sites_meant(node, swarm, criterions).await?,
         };
+        ids.retain(|id| id != GENERAL_SITE || request.criterions.is_none()); // it is meant only where it is named
         for id in &ids {
             if id == GENERAL_SITE {
                 return Err(
@@ -702,15 +716,15 @@ fn without(site: Site, fields: &[String]) -> Json {
     json
 }
 
-/// The sites of which a root URL begins with `url` and that meet the criterions, in their order.
-pub(super) fn found(
+/// The sites of which a root URL begins with `url` and that meet the criterions, in their order; so many of them if no LIMIT is said.
+fn found(
     crawls: &Crawls,
     counts: &BTreeMap<String, CrawlCounts>,
     url: &str,
     criterions: Option<&Criterions>,
+    limit: usize,
 ) -> Result<Vec<Site>, BadRequest> {
-    let newest =
-        Criterions { order: "cDate DESC, id".to_owned(), limit: Some(json!(FIND_DEFAULT)), ..Criterions::default() };
+    let newest = Criterions { order: "cDate DESC, id".to_owned(), limit: Some(json!(limit)), ..Criterions::default() };
     let criterions = match criterions {
         None => newest,
         Some(said) => {

@@ -385,7 +385,7 @@ impl Shared {
         let which = match &order.criterions {
             None => Which::One(order.name(&self.urls)?),
             Some(criterions) => {
-                criterions.query(Source::Urls)?;
+                criterions.query_of_all(Source::Urls)?;
                 Which::Those(criterions.clone())
             }
         };
@@ -429,7 +429,7 @@ impl Shared {
     async fn change_those(&self, node: &Node, swarm: &Arc<Swarm>, alike: &Alike, criterions: &Criterions) -> Outcome {
         let Alike { site, crawl, amendment, delayed_type } = alike;
         let kept = |error: String| Failed::new(code::NOT_KEPT, error);
-        let query = criterions.query(Source::Urls)?;
+        let query = criterions.query_of_all(Source::Urls)?;
         let text = QueryText::Criterions {
             condition: criterions.condition.clone(),
             order: criterions.order.clone(),
