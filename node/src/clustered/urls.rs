@@ -16,8 +16,8 @@ use proto::id::{SLOTS, UrlId};
 use proto::key::UrlKey;
 use proto::query::{Collector, Part, Query, Source, Table};
 use proto::site::{
-    BadRequest, Criterions, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, UrlNew, UrlOrder, UrlRow, code,
-    json_of, md5_hex, with_site, with_window,
+    BadRequest, Criterions, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, SqlCustom, UrlNew, UrlOrder, UrlRow,
+    code, json_of, md5_hex, with_site, with_window,
 };
 use proto::url::CanonicalUrl;
 use proto::wire;
@@ -260,34 +260,48 @@ impl Shared {
         Ok(Json::Array(told.into_iter().filter(|url| !url.is_null()).collect()))
     }
 
-    /// The answer to a query, as rows by name.
+    /// The answers to queries; and what could not be looked at.
     pub(super) async fn query(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         body: Json,
     ) -> Result<(Json, Option<String>), Failed> {
-        let text = match body.get("query") {
-            Some(Json::String(text)) => text.clone(),
-            _ => return Err(BadRequest::new("query", "is missing: SELECT … FROM urls or sites …".to_owned()).into()),
-        };
-        let query = Query::parse(&text).map_err(|error| BadRequest::new("query", error.to_string()))?;
+        let request = SqlCustom::read(body)?;
+        let (mut told, mut missing) = (Vec::with_capacity(request.queries.len()), None);
+        for (text, query) in &request.queries {
+            let Answered { table, missing: silent } = self.answered(node, swarm, text, query).await?;
+            missing = missing.or(silent);
+            let head = json!(table.head);
+            let rows = if request.by_names { json!(objects(table)) } else { json!(lists(table)) };
+            told.push(json!({"head": head, "rows": rows}));
+        }
+        let told = if request.is_list { Json::Array(told) } else { told.pop().unwrap_or_default() };
+        Ok((told, missing))
+    }
+
+    async fn answered(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        text: &str,
+        query: &Query,
+    ) -> Result<Answered, Failed> {
         let crawls = node.crawls();
         if query.source == Source::Sites {
             let counts = self.list_crawls(node, swarm).await;
             let (by_name, missing) = (super::site::by_name(&counts), super::site::missing(&counts));
-            let mut collector = Collector::new(&query);
+            let mut collector = Collector::new(query);
             for site in crawls.sites() {
                 let looked = collector.look(&super::site::counted(site, &by_name), unix_ms());
                 looked.map_err(|error| BadRequest::new("query", error.to_string()))?;
             }
-            return Ok((rows(collector.finish()), missing));
+            return Ok(Answered { table: collector.finish(), missing });
         }
         let named = query.sites().map(|ids| ids.into_iter().map(str::to_owned).collect::<BTreeSet<String>>());
         let wanted = |id: &str| named.as_ref().is_none_or(|named| named.contains(id));
         let sites: Vec<&str> = crawls.sites().map(|site| site.site.id.as_str()).filter(|id| wanted(id)).collect();
-        let answered = self.look(node, swarm, &QueryText::Whole(text), &sites).await?;
-        Ok((rows(answered.table), answered.missing))
+        self.look(node, swarm, &QueryText::Whole(text.to_owned()), &sites).await
     }
 
     /// Has all nodes look at the URLs of sites.
@@ -531,9 +545,9 @@ pub(super) fn objects(table: Table) -> Vec<Json> {
     rows.into_iter().map(|row| Json::Object(object(row))).collect()
 }
 
-fn rows(table: Table) -> Json {
-    let head = json!(table.head);
-    json!({"head": head, "rows": objects(table)})
+/// Rows by place.
+fn lists(table: Table) -> Vec<Vec<Json>> {
+    table.rows.into_iter().map(|row| row.into_iter().map(json_of).collect()).collect()
 }
 
 /// The slots that this node answers for: those that it holds. One that is its cluster all by itself answers for all, also before it may fetch.

@@ -10,6 +10,7 @@
 mod attribute;
 pub mod batch;
 pub mod content;
+mod custom;
 mod fetch;
 mod filter;
 mod frequency;
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
 pub use self::content::{UrlContent, UrlPut};
+pub use self::custom::SqlCustom;
 pub use self::fetch::{FetchLock, Turns, UrlFetch, shares};
 pub use self::filter::SiteFilter;
 pub use self::frequency::{Allowed, Frequencies, Turn};
