@@ -54,7 +54,7 @@ use Expected::{All, Count, Done, Has, Is, Partly, Refused, Statuses, Stopped};
 
 type Row = (&'static str, Value, Expected);
 
-/// Runs the program's command `dc` with these arguments, and asks some node.
+/// Runs one of the program's commands with these arguments, and asks some node.
 type Asks<'a> = dyn Fn(&[&str]) -> Ended + 'a;
 
 /// What is wrong with the answer to a row.
@@ -599,7 +599,7 @@ fn things_beside(many: usize) -> Vec<Row> {
     ]
 }
 
-fn run_through(asks: &Asks, many: usize, whole: bool, server: &RawServer) {
+fn run_through(asks: &Asks, ctl: &Asks, many: usize, whole: bool, server: &RawServer) {
     let (mut asked, mut failures) = (BTreeSet::new(), Vec::new());
     let table = || sites(many.min(SITES)).into_iter().chain(urls_of_sites(many, whole)).chain(things_beside(many));
     for row in table() {
@@ -610,6 +610,7 @@ fn run_through(asks: &Asks, many: usize, whole: bool, server: &RawServer) {
     let all: BTreeSet<&str> = Operation::ALL.iter().map(|(name, _)| *name).collect();
     assert_eq!(asked, all, "every operation has its rows");
     each_site_gives_its_share(asks);
+    lists_and_restart_by_ctl(asks, ctl);
     what_is_wrong_changes_nothing(asks, table().filter(|(_, _, expected)| matches!(expected, Refused(2000 | 2020, _))));
 
     // A batch is crawled and answered in the call, whoever holds the slot of its host.
@@ -653,6 +654,59 @@ fn each_site_gives_its_share(asks: &Asks) {
     for id in ids {
         check(asks, &("SITE_DELETE", json!({"id": id}), Statuses(json!([0]))));
     }
+}
+
+/// What `ctl site update` makes of the lists of a site, and that it begins again.
+fn lists_and_restart_by_ctl(asks: &Asks, ctl: &Asks) {
+    let properties = json!([{"name": "X", "value": 1}, {"name": "Y", "value": 2}]);
+    let new =
+        json!({"id": "listed", "urls": [ROOT], "state": 3, "properties": properties, "filters": [{"pattern": "a"}]});
+    check(asks, &("SITE_NEW", new, Statuses(json!(["listed"]))));
+    let told = || dc_by(asks, "SITE_STATUS", &json!({"id": "listed"})).1["itemsList"][0]["itemObject"].clone();
+    let lists = || {
+        let (told, text) = (told(), |value: &Value| value.as_str().unwrap_or_default().to_owned());
+        let of = |list: &str, one: &dyn Fn(&Value) -> String| {
+            told[list].as_array().into_iter().flatten().map(one).collect::<Vec<String>>().join(" ")
+        };
+        let filter =
+            |filter: &Value| format!("{}{}", if filter["type"] == 1 { "+" } else { "-" }, text(&filter["pattern"]));
+        let property = |property: &Value| format!("{}={}", text(&property["name"]), text(&property["value"]));
+        format!("{}, {}, {}", of("urls", &|url| text(&url["url"])), of("filters", &filter), of("properties", &property))
+    };
+    let (one, two) = (url("one"), url("two"));
+    // How it is called, how it ends, a word that it says then, and the lists from then on.
+    let table: [(&[&str], i32, &str, String); 12] = [
+        (&["--property", "X=3", "--property", "Z=4"], 0, "changed", format!("{ROOT}, +a, X=3 Y=2 Z=4")),
+        (&["--lists", "append", "--url", &one], 0, "changed", format!("{ROOT} {one}, +a, X=3 Y=2 Z=4")),
+        (&["--lists", "append", "--url", &one], 0, "changed", format!("{ROOT} {one}, +a, X=3 Y=2 Z=4")),
+        (
+            &["--lists", "update", "--property", "Y=5", "--property", "N=6", "--exclude", "a", "--exclude", "b"],
+            0,
+            "changed",
+            format!("{ROOT} {one}, -a, X=3 Y=5 Z=4"),
+        ),
+        (&["--lists", "update", "--url", &two], 0, "changed", format!("{ROOT} {one}, -a, X=3 Y=5 Z=4")),
+        (&["--lists", "overwrite", "--property", "X=7"], 0, "changed", format!("{ROOT} {one}, -a, X=7")),
+        (&["--overwrite", "--url", &two, "--include", "c"], 0, "changed", format!("{two}, +c, X=7")),
+        (&["--lists", "some", "--url", &one], 2, "append", format!("{two}, +c, X=7")),
+        (&["--lists", "append", "--overwrite", "--url", &one], 2, "cannot be used with", format!("{two}, +c, X=7")),
+        (&["--lists", "overwrite", "--property", "X"], 2, "NAME=VALUE", format!("{two}, +c, X=7")),
+        (&["--lists", "overwrite", "--url", "nonsense"], 1, "urls", format!("{two}, +c, X=7")),
+        (&["--lists", "overwrite", "--include", "("], 1, "filters[0].pattern", format!("{two}, +c, X=7")),
+    ];
+    for (arguments, code, word, expected) in table {
+        let ended = ctl(&[&["site", "update", "listed"], arguments].concat());
+        let said = if code == 0 { &ended.stdout } else { &ended.stderr };
+        assert!(ended.code == Some(code) && said.contains(word), "{arguments:?}\n{ended}");
+        assert_eq!(lists(), expected, "{arguments:?}");
+    }
+    assert_eq!((&told()["state"], &told()["iterations"]), (&json!(3), &json!(0)));
+    // As long as a slot is nobody's it cannot be said which errors are over, and nothing is changed.
+    wait_until("the site begins again", || ctl(&["site", "update", "listed", "--restart"]).code == Some(0));
+    assert_eq!((&told()["state"], &told()["iterations"]), (&json!(1), &json!(1)), "{}", told());
+    let nobody = ctl(&["site", "update", "nosuch", "--restart"]);
+    assert!(nobody.code == Some(1) && nobody.stderr.contains("nosuch"), "{nobody}");
+    check(asks, &("SITE_DELETE", json!({"id": "listed"}), Statuses(json!([0]))));
 }
 
 /// Every request of the table that is refused, whatever the site has, leaves everything as it is.
@@ -714,7 +768,8 @@ fn every_operation_through_a_node_alone() {
     let work = tempfile::tempdir().unwrap();
     let (node, data) = node_alone(work.path());
     let asks = |arguments: &[&str]| run(&[&["dc", "--data", &data], &PATIENT[..], arguments].concat());
-    run_through(&asks, MANY, true, &server());
+    let ctl = |arguments: &[&str]| run(&[&["ctl", "--data", &data], arguments].concat());
+    run_through(&asks, &ctl, MANY, true, &server());
     drop(node);
 }
 
@@ -729,7 +784,8 @@ fn every_operation_through_each_of_three_nodes_while_another_is_down() {
         fleet.kill_node(down);
         wait_until("the others hold its slots", || alive(&fleet, 2) && fleet.totals().0 == 4_096);
         let asks = |arguments: &[&str]| fleet.through(through, "dc", &[&PATIENT[..], arguments].concat());
-        run_through(&asks, if through == 0 { MANY } else { SEVERAL }, false, &server);
+        let ctl = |arguments: &[&str]| fleet.through(through, "ctl", arguments);
+        run_through(&asks, &ctl, if through == 0 { MANY } else { SEVERAL }, false, &server);
         fleet.start_node(down);
     }
 }

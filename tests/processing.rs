@@ -465,10 +465,8 @@ fn batches_are_crawled_and_processed_without_a_node() {
         site.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({"siteId": id, "siteObj": site, "urlObj": {"url": server.url("/never"), "contentType": "text/html"}})
     };
-    let beyond = [
-        limited("a", json!({"maxErrors": 2, "errors": 3})),
-        limited("b", json!({"maxResources": 2, "resources": 3})),
-    ];
+    let beyond =
+        [limited("a", json!({"maxErrors": 2, "errors": 3})), limited("b", json!({"maxResources": 2, "resources": 3}))];
     let bits = |batch: &Value| {
         let items = batch["items"].as_array().unwrap().iter();
         items.map(|item| (item["urlObj"]["errorMask"].clone(), item["siteObj"]["state"].clone())).collect::<Vec<_>>()

@@ -114,7 +114,11 @@ fn properties_hold_on_the_wire(data: &str) {
     assert_eq!((bits("news", "/jump1"), bits("news", "/jump2")), (json!(0), json!(1u64 << 17)));
     assert_eq!((bits("refreshes", "/fresh1"), bits("refreshes", "/fresh2")), (json!(0), json!(1u64 << 18)));
     let (many, empty) = (url(data, "few", &server.url("/many")), url(data, "few", &server.url("/empty")));
-    assert_eq!((&many["errorMask"], &many["state"]), (&json!(1u64 << 43), &json!(0)), "it has more links than are followed");
+    assert_eq!(
+        (&many["errorMask"], &many["state"]),
+        (&json!(1u64 << 43), &json!(0)),
+        "it has more links than are followed"
+    );
     assert_eq!((&empty["errorMask"], &empty["state"]), (&json!(1u64 << 3), &json!(2)), "it has no content: {empty}");
     let root = url(data, "news", &server.url("/"));
     assert_eq!(root["linksI"], 5, "links are what the site takes for links: {root}");

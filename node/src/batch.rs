@@ -95,7 +95,10 @@ impl<'a> BatchCrawler<'a> {
                 if Instant::now() >= self.deadline {
                     late = true;
                     if !batch.drops_late_items() {
-                        item.set([("status", json!(NEW)), ("errorMask", json!(ErrorMask::from(ErrorBit::ExecutionTimeMax)))]);
+                        item.set([
+                            ("status", json!(NEW)),
+                            ("errorMask", json!(ErrorMask::from(ErrorBit::ExecutionTimeMax))),
+                        ]);
                         kept.push(item);
                     }
                     continue;

@@ -7,6 +7,7 @@ use libp2p::PeerId;
 use proto::cluster::copy::RecordCopy;
 use proto::control::records::{RecordsAnswer, RecordsRequest};
 use proto::control::{Answer, Request};
+use proto::id::Round;
 use proto::key::UrlKey;
 use proto::query::{Collector, Source};
 use proto::site::note::{self, Note, NoteKind};
@@ -29,6 +30,9 @@ const COPIES_AT_ONCE: usize = 200;
 const URLS_ONE_BY_ONE: usize = 16;
 /// Parts of the notes of one prefix; each has about a mebibyte.
 const PARTS_MAX: usize = 64;
+
+/// The note that says from which round on the contents of a URL are its own: URL_CLEANUP forgot those before.
+const CLEANED: &str = "cleaned";
 
 /// What ATTRIBUTE_SET says of an attribute.
 const INSERTED: u8 = 0;
@@ -115,22 +119,24 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes the notes of URLs that were deleted or cleaned, if their site has any.
+    /// Removes the notes of URLs that were deleted or cleaned. Of those that were cleaned it is noted which round is the first whose contents are still theirs.
     pub(super) async fn remove_notes(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         crawl: &str,
-        urls: &[String],
+        urls: &BTreeMap<String, Option<Round>>,
     ) -> Result<(), String> {
-        let gone: BTreeSet<&str> = urls.iter().map(String::as_str).collect();
-        let shards: BTreeSet<&str> = urls.iter().map(|url| note::shard_of(url)).collect();
+        let shards: BTreeSet<&str> = urls.keys().map(|url| note::shard_of(url)).collect();
         for shard in shards {
             let known = self.notes(node, swarm, &note::prefix(crawl, shard)).await?;
-            let there = known.values().filter(|note| note.value.is_some() && gone.contains(note.url.as_str()));
-            let removed: Vec<Note> = there.map(|note| Note { value: None, ..note.clone() }).collect();
-            if !removed.is_empty() {
-                self.keep_notes(node, crawl, &known, removed).await?;
+            let goes = |note: &&Note| note.value.is_some() && note.name != CLEANED && urls.contains_key(&note.url);
+            let removed = known.values().filter(goes).map(|note| Note { value: None, ..note.clone() });
+            let here = urls.iter().filter(|(url, _)| note::shard_of(url) == shard);
+            let cleaned = here.filter_map(|(url, begins)| Some(cleaned(url, (*begins)?)));
+            let fresh: Vec<Note> = removed.chain(cleaned).collect();
+            if !fresh.is_empty() {
+                self.keep_notes(node, crawl, &known, fresh).await?;
             }
         }
         Ok(())
@@ -326,6 +332,25 @@ impl Shared {
         let site = crawls.site(id).map(|(site, _)| site).filter(|site| !site.deleted);
         site.map(|site| site.crawl_name()).ok_or_else(|| Failed::no_site(id))
     }
+}
+
+/// Says that what was found of a URL before a round was forgotten.
+fn cleaned(url: &str, begins: Round) -> Note {
+    Note {
+        version: Default::default(),
+        kind: NoteKind::Content,
+        url: url.to_owned(),
+        name: CLEANED.to_owned(),
+        value: Some(begins.to_string().into_bytes()),
+        created_ms: 0,
+    }
+}
+
+/// The first round whose contents are still those of a URL, by the notes about it.
+pub(super) fn begins(notes: &Notes, url: &str) -> Round {
+    let is_it = |note: &&Note| note.kind == NoteKind::Content && note.url == url && note.name == CLEANED;
+    let text = notes.values().find(is_it).and_then(|note| std::str::from_utf8(note.value.as_ref()?).ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn note_of(attribute: &Attribute) -> Note {

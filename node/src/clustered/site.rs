@@ -146,7 +146,7 @@ impl Shared {
         }
         match operation {
             Operation::SiteStatus => self.site_status(node, swarm, list, bodies, merge).await,
-            Operation::SiteFind => self.site_find(node, swarm, bodies).await,
+            Operation::SiteFind => self.site_find(node, swarm, bodies, merge).await,
             Operation::UrlNew => vec![Item::of(self.url_new(node, swarm, bodies).await)],
             Operation::UrlStatus => match self.url_status(node, swarm, bodies).await {
                 Ok(urls) => vec![Item::of(urls)],
@@ -291,24 +291,34 @@ impl Shared {
         Ok(missing.or(silent))
     }
 
-    async fn site_find(&self, node: &Node, swarm: &Arc<Swarm>, mut bodies: Vec<Json>) -> Vec<Item> {
-        let wrong = refusal;
+    async fn site_find(&self, node: &Node, swarm: &Arc<Swarm>, mut bodies: Vec<Json>, merge: bool) -> Vec<Item> {
         let body = match (bodies.pop(), bodies.is_empty()) {
             (Some(body), true) => body,
-            _ => return wrong(Failed::new(code::BAD_REQUEST, "one object is expected")),
+            _ => return refusal(Failed::new(code::BAD_REQUEST, "one object is expected")),
         };
         let find = match SiteFind::read(body) {
             Ok(find) => find,
-            Err(bad) => return wrong(bad.into()),
+            Err(bad) => return refusal(bad.into()),
         };
-        let counts = self.list_crawls(node, swarm).await;
-        match found(&node.crawls(), &by_name(&counts), &find.url, find.criterions.as_ref(), FIND_DEFAULT) {
-            Ok(sites) => {
-                let sites = sites.into_iter().map(|site| without(site, &find.exclude_list)).collect();
-                vec![Item { error: missing(&counts), ..Item::of(Json::Array(sites)) }]
-            }
-            Err(bad) => wrong(bad.into()),
-        }
+        let crawls = node.crawls();
+        let told = |counts: &BTreeMap<String, CrawlCounts>| {
+            let sites = found(&crawls, counts, &find.url, find.criterions.as_ref(), FIND_DEFAULT)?;
+            Ok::<Json, BadRequest>(sites.into_iter().map(|site| without(site, &find.exclude_list)).collect())
+        };
+        let items: Result<Vec<Item>, BadRequest> = if merge {
+            let counts = self.list_crawls(node, swarm).await;
+            told(&by_name(&counts)).map(|object| vec![Item { error: missing(&counts), ..Item::of(object) }])
+        } else {
+            let item = |(of, here): (String, Result<CrawlsHere, String>)| match here {
+                Ok(here) => {
+                    let object = told(&here.counts.into_iter().collect())?;
+                    Ok(Item { of: Some(of), object, error: None })
+                }
+                Err(why) => Ok(Item { of: Some(of), object: Json::Null, error: Some(why) }),
+            };
+            self.crawls_everywhere(node, swarm).await.into_iter().map(item).collect()
+        };
+        items.unwrap_or_else(|bad| refusal(bad.into()))
     }
 
     // Changes.

@@ -13,7 +13,6 @@ use proto::control::records::{QueryText, RecordsAnswer, RecordsRequest, UrlName}
 use proto::control::{Answer, Request, node_name};
 use proto::crawl::crawls::Crawls;
 use proto::id::{SLOTS, UrlId};
-use proto::key::UrlKey;
 use proto::query::{Collector, Part, Query, Source, Table};
 use proto::site::{
     BadRequest, Criterions, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, SqlCustom, UrlNew, UrlOrder, UrlRow,
@@ -280,13 +279,7 @@ impl Shared {
         Ok((told, missing))
     }
 
-    async fn answered(
-        &self,
-        node: &Node,
-        swarm: &Arc<Swarm>,
-        text: &str,
-        query: &Query,
-    ) -> Result<Answered, Failed> {
+    async fn answered(&self, node: &Node, swarm: &Arc<Swarm>, text: &str, query: &Query) -> Result<Answered, Failed> {
         let crawls = node.crawls();
         if query.source == Source::Sites {
             let counts = self.list_crawls(node, swarm).await;
@@ -463,7 +456,7 @@ impl Shared {
         Ok(json!(changed.iter().filter(|changed| **changed == Some(true)).count()))
     }
 
-    /// What goes with URLs that were deleted or cleaned: their notes, and their contents if that is asked for now.
+    /// What goes with URLs that were deleted or cleaned: their notes, and their contents. Those of deleted ones stay until they are purged, if that is not asked for now.
     async fn clear_away(
         &self,
         node: &Node,
@@ -476,12 +469,12 @@ impl Shared {
         if !matches!(amendment, Amendment::Delete | Amendment::Clean) {
             return Ok(());
         }
-        let known = self.known(node, swarm, crawl, names).await?;
-        let keys: Vec<(UrlKey, String)> =
-            known.into_iter().flatten().map(|known| (known.copy.key, known.kept.record.url)).collect();
-        let ids: Vec<String> = keys.iter().map(|(key, _)| key.id().to_string()).collect();
-        self.remove_notes(node, swarm, crawl, &ids).await?;
+        let known: Vec<Known> = self.known(node, swarm, crawl, names).await?.into_iter().flatten().collect();
+        let begins = |known: &Known| (amendment == Amendment::Clean).then_some(known.kept.record.progress.round);
+        let urls = known.iter().map(|known| (known.copy.key.id().to_string(), begins(known))).collect();
+        self.remove_notes(node, swarm, crawl, &urls).await?;
         if amendment == Amendment::Delete && delayed_type == NOW {
+            let keys = known.into_iter().map(|known| (known.copy.key, known.kept.record.url)).collect();
             self.purge_urls(node, swarm, crawl, keys).await?;
         }
         Ok(())

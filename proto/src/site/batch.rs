@@ -203,7 +203,8 @@ impl BatchItem {
         let failed = number("errors").saturating_add(1);
         let now = Json::from(date::format(now_unix_ms));
         let suspended = Json::from(state::SUSPENDED);
-        let fields = [("errorMask", Json::from(mask.0)), ("errors", Json::from(failed)), ("tcDate", now), ("state", suspended)];
+        let fields =
+            [("errorMask", Json::from(mask.0)), ("errors", Json::from(failed)), ("tcDate", now), ("state", suspended)];
         said.extend(fields.map(|(name, value)| (name.to_owned(), value)));
         Some(bit)
     }
@@ -322,7 +323,10 @@ mod tests {
         assert_eq!(limited(json!({"errors": 3, "resources": 10})).0, None, "it has all of them");
         assert_eq!(limited(json!({"errors": 9, "maxErrors": 0})).0, None, "0 is no limit");
         let (bit, site) = limited(json!({"errors": 4, "resources": 11}));
-        assert_eq!((bit, &site["errorMask"], &site["errors"]), (Some(ErrorBit::SiteErrorsMax), &json!(1 | 1 << 14), &json!(5)));
+        assert_eq!(
+            (bit, &site["errorMask"], &site["errors"]),
+            (Some(ErrorBit::SiteErrorsMax), &json!(1 | 1 << 14), &json!(5))
+        );
         assert_eq!((&site["state"], &site["tcDate"]), (&json!(3), &json!("1970-01-01 00:00:00")));
         assert_eq!(limited(json!({"resources": 11})).0, Some(ErrorBit::SiteResourcesMax));
     }

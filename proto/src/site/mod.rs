@@ -318,14 +318,17 @@ pub fn md5_of(bytes: &[u8]) -> String {
 }
 
 impl Site {
-    /// The site that is there from the beginning: it takes every URL it is given, and follows no link.
+    /// The site that is there from the beginning: it takes every URL it is given, follows no link, and has pages of some types processed by general rules.
     pub fn general() -> Site {
         let everything = SiteFilter { pattern: "htt(.*)".to_owned(), ..SiteFilter::default() };
+        let (name, value) = ("PROCESS_CTYPES", "text/html,text/xml,application/rss+xml,text/json");
+        let processed = Property { name: name.to_owned(), value: value.to_owned(), ..Property::default() };
         Site {
             id: GENERAL_SITE.to_owned(),
             description: "URLs that belong to no other site".to_owned(),
             url_type: url_type::SINGLE,
             filters: vec![everything],
+            properties: vec![processed],
             ..Site::default()
         }
     }

@@ -51,7 +51,8 @@ fn a_site_has_the_names_and_defaults_of_the_original() {
 #[test]
 fn every_field_that_queries_name_has_a_value_of_its_kind() {
     let date = "2026-11-17 02:00:00";
-    let mut dated = site(json!({"urls": ["http://example.com/"], "recrawlDate": date, "tcDate": date, "httpTimeout": 7}));
+    let mut dated =
+        site(json!({"urls": ["http://example.com/"], "recrawlDate": date, "tcDate": date, "httpTimeout": 7}));
     (dated.c_date, dated.u_date) = (Some(date.to_owned()), Some(date.to_owned()));
     for (name, kind) in SITE_FIELDS {
         assert_eq!(dated.value(name).kind(), *kind, "{name}");
