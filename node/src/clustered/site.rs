@@ -38,8 +38,8 @@ use crate::node::Node;
 
 /// Objects in one request.
 const ITEMS_MAX: usize = 1_000;
-/// Different sites that are changed at once: what is kept for one is synced with what is kept for the others.
-const SITES_AT_ONCE: usize = 16;
+/// Different sites that are changed at once: what is kept for one is synced, and told to the others, with what is kept for the others.
+const SITES_AT_ONCE: usize = 64;
 /// URLs that wait are counted up to this; more are what is known and neither a page nor an error.
 const OPEN_COUNTED: u64 = 10_000;
 /// Sites that SITE_FIND tells of if nothing is said.
@@ -437,10 +437,7 @@ impl Shared {
                 update.apply(known, unix_ms())?;
             }
         }
-        let change = Change::Update(update);
-        for id in &ids {
-            self.change_site(node, swarm, id, &change).await?;
-        }
+        self.change_sites(node, swarm, &ids, &Change::Update(update)).await?;
         Ok(json!(ids))
     }
 
@@ -451,14 +448,11 @@ impl Shared {
             Some(criterions) => self.sites_meant(node, swarm, criterions).await?,
         };
         ids.retain(|id| id != GENERAL_SITE || request.criterions.is_none()); // it is meant only where it is named
-        for id in &ids {
-            if id == GENERAL_SITE {
-                return Err(
-                    BadRequest::new("id", "the general site cannot be deleted; it can be emptied".to_owned()).into()
-                );
-            }
-            self.change_site(node, swarm, id, &Change::Delete).await?;
+        if ids.iter().any(|id| id == GENERAL_SITE) {
+            let what = "the general site cannot be deleted; it can be emptied".to_owned();
+            return Err(BadRequest::new("id", what).into());
         }
+        self.change_sites(node, swarm, &ids, &Change::Delete).await?;
         Ok(if request.criterions.is_some() { json!(ids) } else { json!(0) })
     }
 
@@ -581,6 +575,21 @@ impl Shared {
             }
         }
         Err(Failed::new(code::NOT_KEPT, NotDefined::Changed))
+    }
+
+    /// Changes sites alike, some at once, until one cannot be.
+    async fn change_sites(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        ids: &[String],
+        change: &Change,
+    ) -> Result<(), Failed> {
+        for ids in ids.chunks(SITES_AT_ONCE) {
+            let changes = ids.iter().map(|id| self.change_site(node, swarm, id, change));
+            futures_util::future::join_all(changes).await.into_iter().collect::<Result<Vec<Json>, Failed>>()?;
+        }
+        Ok(())
     }
 
     /// How long to wait before a change is tried anew; nodes that came between each other wait for different times.
