@@ -247,29 +247,48 @@ impl Shared {
         Ok(found.filter(|attribute| ids.contains(&attribute.url_md5)).collect())
     }
 
-    /// Deletes the attributes that each request means; whether there were any.
+    /// Deletes the attributes that each request means; whether there were any. Those of one site are written together.
     pub(super) async fn attribute_delete(&self, node: &Node, swarm: &Arc<Swarm>, bodies: Vec<Json>) -> Vec<Outcome> {
         let (mut read, mut outcomes) = (NotesRead::new(), Vec::with_capacity(bodies.len()));
-        for body in bodies {
-            outcomes.push(self.delete_attributes(node, swarm, body, &mut read).await);
+        let mut removed: BTreeMap<String, (Notes, Vec<usize>)> = BTreeMap::new();
+        for (at, body) in bodies.into_iter().enumerate() {
+            outcomes.push(match self.taken_out(node, swarm, body, &mut read).await {
+                Ok((crawl, notes)) => {
+                    let there = !notes.is_empty();
+                    let (all, places) = removed.entry(crawl).or_default();
+                    all.extend(notes);
+                    places.push(at);
+                    Ok(json!(there))
+                }
+                Err(failed) => Err(failed),
+            });
+        }
+        for (crawl, (known, places)) in removed {
+            let gone = known.values().map(|note| Note { value: None, ..note.clone() }).collect();
+            if let Err(why) = self.keep_notes(node, &crawl, &known, gone).await {
+                places.into_iter().for_each(|at| outcomes[at] = Err(Failed::new(code::NOT_KEPT, &why)));
+            }
         }
         outcomes
     }
 
-    async fn delete_attributes(&self, node: &Node, swarm: &Arc<Swarm>, body: Json, read: &mut NotesRead) -> Outcome {
+    /// Takes the attributes that a request means out of what was read, so that the next one of its list does not find them any more.
+    async fn taken_out(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        body: Json,
+        read: &mut NotesRead,
+    ) -> Result<(String, Notes), Failed> {
         let which = Attribute::read_which(body)?;
         let (crawl, found) = self.attributes(node, swarm, &which, read).await?;
-        let removed: Vec<Note> = found.iter().map(|attribute| Note { value: None, ..note_of(attribute) }).collect();
-        let keys: Vec<UrlKey> =
-            removed.iter().map(|note| note::key(&crawl, note.kind, &note.url, &note.name)).collect();
-        let mut known = Notes::new();
-        // The next request of the list does not find them any more.
+        let key = |attribute: &Attribute| note::key(&crawl, NoteKind::Attribute, &attribute.url_md5, &attribute.name);
+        let keys: Vec<UrlKey> = found.iter().map(key).collect();
+        let mut taken = Notes::new();
         for notes in read.values_mut() {
-            known.extend(keys.iter().filter_map(|key| notes.remove_entry(key)));
+            taken.extend(keys.iter().filter_map(|key| notes.remove_entry(key)));
         }
-        let kept = self.keep_notes(node, &crawl, &known, removed).await;
-        kept.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
-        Ok(json!(!keys.is_empty()))
+        Ok((crawl, taken))
     }
 
     /// The attributes that requests mean.
