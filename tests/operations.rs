@@ -15,13 +15,11 @@ use tests::wait_until;
 const ROOT: &str = "http://127.0.0.1:1/";
 /// Objects of a long request: more than go in two parts.
 const MANY: usize = 2_100;
-/// Of sites, each of which every node has to write down: more than go in one part.
-const SITES: usize = 1_100;
 /// Of a short one, where it matters who is asked and not for how much.
 const SEVERAL: usize = 60;
 /// URLs whose contents one request may tell.
 const CONTENTS_MAX: usize = 1_000;
-/// How long an answer is waited for: a thousand sites are changed in one request, on whatever machine.
+/// How long an answer is waited for: thousands of things are changed in one request, on whatever machine.
 const PATIENT: [&str; 2] = ["--dcc_timeout", "600000"];
 /// Queries of one path: more than the limits against traps allow.
 const QUERIES: usize = 1_100;
@@ -54,7 +52,7 @@ use Expected::{All, Count, Done, Has, Is, Partly, Refused, Statuses, Stopped};
 
 type Row = (&'static str, Value, Expected);
 
-/// Runs the program's command `dc` with these arguments, and asks some node.
+/// Runs one of the program's commands with these arguments, and asks some node.
 type Asks<'a> = dyn Fn(&[&str]) -> Ended + 'a;
 
 /// What is wrong with the answer to a row.
@@ -177,6 +175,10 @@ fn sites(many: usize) -> Vec<Row> {
             Statuses(json!([["many-1", "many-2"]])),
         ),
         ("SITE_FIND", json!({"criterions": {"WHERE": "categoryId = 4"}}), Count(2)),
+        ("SITE_FIND", json!({"criterions": {"WHERE": "userId = 7"}}), Count(10)),
+        // Without a LIMIT all are meant that meet a condition, and not as many as are shown.
+        ("SITE_UPDATE", json!({"criterions": {"WHERE": "userId = 7"}, "maxErrors": 6}), Done),
+        ("SITE_FIND", json!({"criterions": {"WHERE": "maxErrors = 6", "LIMIT": 5000}}), Count(many)),
         ("SITE_UPDATE", urls(many, |n| json!({"id": format!("many-{n}"), "priority": 5})), All(many, json!(0))),
         ("SITE_FIND", json!({"criterions": {"WHERE": "priority = 5 AND userId = 7", "LIMIT": 5000}}), Count(many)),
         ("SITE_CLEANUP", urls(many, |n| json!({"id": format!("many-{n}"), "state": 2})), All(many, json!(0))),
@@ -286,6 +288,12 @@ fn urls_of_sites(many: usize, whole: bool) -> Vec<Row> {
         ),
         ("URL_FETCH", json!({"sitesList": ["nosuch"]}), Refused(2020, "nosuch")),
         ("URL_FETCH", json!({"algorithm": 2}), Refused(2000, "algorithm")),
+        (
+            "URL_FETCH",
+            json!({"sitesList": ["news"], "sitesCriterions": {"WHERE": "collectedURLs > 3"}, "maxURLs": 3}),
+            Count(3),
+        ),
+        ("URL_FETCH", json!({"sitesList": ["news"], "sitesCriterions": {"WHERE": "collectedURLs < 3"}}), Count(0)),
         ("URL_FETCH", json!({"urlsCriterions": {"WHERE": "size > 'a'"}}), Refused(2000, "character")),
         ("URL_FETCH", json!([]), Refused(2000, "object")),
         ("URL_FETCH", json!([{"sitesList": ["news"], "maxURLs": 3}, {"sitesList": ["news"], "maxURLs": 2}]), Count(5)),
@@ -325,6 +333,16 @@ fn urls_of_sites(many: usize, whole: bool) -> Vec<Row> {
             "URL_UPDATE",
             json!({"siteId": "news", "state": 1, "criterions": {"WHERE": "nosuch = 1"}}),
             Refused(2000, "nosuch"),
+        ),
+        (
+            "URL_UPDATE",
+            json!({"siteId": "news", "state": 0, "criterions": {"WHERE": "url LIKE '%page/%'"}}),
+            Statuses(json!([many])),
+        ),
+        (
+            "URL_UPDATE",
+            json!({"siteId": "news", "state": 1, "criterions": {"WHERE": "url LIKE '%page/%'"}}),
+            Statuses(json!([many])),
         ),
         ("URL_CLEANUP", by("state = 1 AND url LIKE '%page/1_'"), Statuses(json!([10]))),
         ("URL_CLEANUP", all("page"), All(many, json!(0))),
@@ -430,7 +448,14 @@ fn urls_of_sites(many: usize, whole: bool) -> Vec<Row> {
         ),
         ("SQL_CUSTOM", json!({"query": "DELETE FROM urls"}), Refused(2000, "query")),
         ("SQL_CUSTOM", json!({}), Refused(2000, "query")),
-        ("SQL_CUSTOM", json!([]), Refused(2000, "query")),
+        ("SQL_CUSTOM", json!([]), Refused(2000, "object")),
+        ("SQL_CUSTOM", json!({"query": ["SELECT id FROM sites", 7]}), Refused(2000, "query[1]")),
+        ("SQL_CUSTOM", json!({"query": "SELECT id FROM sites", "nosuch": 1}), Refused(2000, "nosuch")),
+        (
+            "SQL_CUSTOM",
+            json!({"rid": 1, "dbName": "x", "includeFieldsNames": 0, "query": ["SELECT COUNT(*) FROM urls WHERE siteId = 'nosuch'", "SELECT id, state FROM sites WHERE id = 'news'"]}),
+            Is(json!([{"head": ["COUNT(*)"], "rows": [[0]]}, {"head": ["id", "state"], "rows": [["news", 3]]}])),
+        ),
         ("SQL_CUSTOM", json!({"query": "SELECT id FROM sites WHERE id = 'nosuch'"}), Has("/rows", json!([]))),
         ("FIELD_RECALCULATE", json!({"siteId": "nosuch"}), Refused(2020, "nosuch")),
         ("FIELD_RECALCULATE", json!({"nosuch": 1}), Refused(2000, "nosuch")),
@@ -504,7 +529,7 @@ fn things_beside(many: usize) -> Vec<Row> {
         ("ATTRIBUTE_FETCH", json!({"siteId": "news", "criterions": {"WHERE": "x = 1"}}), Refused(2000, "character")),
         (
             "ATTRIBUTE_DELETE",
-            json!({"siteId": "news", "criterions": {"WHERE": "name LIKE 'n1%'", "LIMIT": 5000}}),
+            json!({"siteId": "news", "criterions": {"WHERE": "name LIKE 'n1%'"}}),
             Statuses(json!([true])),
         ),
         ("ATTRIBUTE_DELETE", urls(many, |n| json!({"siteId": "news", "name": format!("n{n}")})), Done),
@@ -534,7 +559,8 @@ fn things_beside(many: usize) -> Vec<Row> {
         ("PROXY_STATUS", json!({"siteId": "nosuch", "host": "127.0.0.1:1"}), Refused(2020, "nosuch")),
         ("PROXY_STATUS", json!({"siteId": "news"}), Refused(2000, "host")),
         ("PROXY_STATUS", json!([]), Is(json!([]))),
-        ("PROXY_FIND", json!({"siteId": "news", "criterions": {"LIMIT": 1000}}), Count(64)),
+        ("PROXY_FIND", json!({"siteId": "news"}), Count(64)),
+        ("PROXY_FIND", json!({"siteId": "news", "criterions": {"LIMIT": 3}}), Count(3)),
         ("PROXY_FIND", json!({"siteId": "news", "criterions": {"WHERE": "priority > 99"}}), Is(json!([]))),
         ("PROXY_FIND", json!({"siteId": "news", "criterions": {"WHERE": "x = 1"}}), Refused(2000, "character")),
         ("PROXY_FIND", json!({"siteId": "nosuch"}), Refused(2020, "nosuch")),
@@ -571,9 +597,9 @@ fn things_beside(many: usize) -> Vec<Row> {
     ]
 }
 
-fn run_through(asks: &Asks, many: usize, whole: bool, server: &RawServer) {
+fn run_through(asks: &Asks, ctl: &Asks, many: usize, whole: bool, server: &RawServer) {
     let (mut asked, mut failures) = (BTreeSet::new(), Vec::new());
-    let table = || sites(many.min(SITES)).into_iter().chain(urls_of_sites(many, whole)).chain(things_beside(many));
+    let table = || sites(many).into_iter().chain(urls_of_sites(many, whole)).chain(things_beside(many));
     for row in table() {
         failures.extend(wrong(asks, &row));
         asked.insert(row.0);
@@ -582,6 +608,7 @@ fn run_through(asks: &Asks, many: usize, whole: bool, server: &RawServer) {
     let all: BTreeSet<&str> = Operation::ALL.iter().map(|(name, _)| *name).collect();
     assert_eq!(asked, all, "every operation has its rows");
     each_site_gives_its_share(asks);
+    lists_and_restart_by_ctl(asks, ctl);
     what_is_wrong_changes_nothing(asks, table().filter(|(_, _, expected)| matches!(expected, Refused(2000 | 2020, _))));
 
     // A batch is crawled and answered in the call, whoever holds the slot of its host.
@@ -625,6 +652,59 @@ fn each_site_gives_its_share(asks: &Asks) {
     for id in ids {
         check(asks, &("SITE_DELETE", json!({"id": id}), Statuses(json!([0]))));
     }
+}
+
+/// What `ctl site update` makes of the lists of a site, and that it begins again.
+fn lists_and_restart_by_ctl(asks: &Asks, ctl: &Asks) {
+    let properties = json!([{"name": "X", "value": 1}, {"name": "Y", "value": 2}]);
+    let new =
+        json!({"id": "listed", "urls": [ROOT], "state": 3, "properties": properties, "filters": [{"pattern": "a"}]});
+    check(asks, &("SITE_NEW", new, Statuses(json!(["listed"]))));
+    let told = || dc_by(asks, "SITE_STATUS", &json!({"id": "listed"})).1["itemsList"][0]["itemObject"].clone();
+    let lists = || {
+        let (told, text) = (told(), |value: &Value| value.as_str().unwrap_or_default().to_owned());
+        let of = |list: &str, one: &dyn Fn(&Value) -> String| {
+            told[list].as_array().into_iter().flatten().map(one).collect::<Vec<String>>().join(" ")
+        };
+        let filter =
+            |filter: &Value| format!("{}{}", if filter["type"] == 1 { "+" } else { "-" }, text(&filter["pattern"]));
+        let property = |property: &Value| format!("{}={}", text(&property["name"]), text(&property["value"]));
+        format!("{}, {}, {}", of("urls", &|url| text(&url["url"])), of("filters", &filter), of("properties", &property))
+    };
+    let (one, two) = (url("one"), url("two"));
+    // How it is called, how it ends, a word that it says then, and the lists from then on.
+    let table: [(&[&str], i32, &str, String); 12] = [
+        (&["--property", "X=3", "--property", "Z=4"], 0, "changed", format!("{ROOT}, +a, X=3 Y=2 Z=4")),
+        (&["--lists", "append", "--url", &one], 0, "changed", format!("{ROOT} {one}, +a, X=3 Y=2 Z=4")),
+        (&["--lists", "append", "--url", &one], 0, "changed", format!("{ROOT} {one}, +a, X=3 Y=2 Z=4")),
+        (
+            &["--lists", "update", "--property", "Y=5", "--property", "N=6", "--exclude", "a", "--exclude", "b"],
+            0,
+            "changed",
+            format!("{ROOT} {one}, -a, X=3 Y=5 Z=4"),
+        ),
+        (&["--lists", "update", "--url", &two], 0, "changed", format!("{ROOT} {one}, -a, X=3 Y=5 Z=4")),
+        (&["--lists", "overwrite", "--property", "X=7"], 0, "changed", format!("{ROOT} {one}, -a, X=7")),
+        (&["--overwrite", "--url", &two, "--include", "c"], 0, "changed", format!("{two}, +c, X=7")),
+        (&["--lists", "some", "--url", &one], 2, "append", format!("{two}, +c, X=7")),
+        (&["--lists", "append", "--overwrite", "--url", &one], 2, "cannot be used with", format!("{two}, +c, X=7")),
+        (&["--lists", "overwrite", "--property", "X"], 2, "NAME=VALUE", format!("{two}, +c, X=7")),
+        (&["--lists", "overwrite", "--url", "nonsense"], 1, "urls", format!("{two}, +c, X=7")),
+        (&["--lists", "overwrite", "--include", "("], 1, "filters[0].pattern", format!("{two}, +c, X=7")),
+    ];
+    for (arguments, code, word, expected) in table {
+        let ended = ctl(&[&["site", "update", "listed"], arguments].concat());
+        let said = if code == 0 { &ended.stdout } else { &ended.stderr };
+        assert!(ended.code == Some(code) && said.contains(word), "{arguments:?}\n{ended}");
+        assert_eq!(lists(), expected, "{arguments:?}");
+    }
+    assert_eq!((&told()["state"], &told()["iterations"]), (&json!(3), &json!(0)));
+    // As long as a slot is nobody's it cannot be said which errors are over, and nothing is changed.
+    wait_until("the site begins again", || ctl(&["site", "update", "listed", "--restart"]).code == Some(0));
+    assert_eq!((&told()["state"], &told()["iterations"]), (&json!(1), &json!(1)), "{}", told());
+    let nobody = ctl(&["site", "update", "nosuch", "--restart"]);
+    assert!(nobody.code == Some(1) && nobody.stderr.contains("nosuch"), "{nobody}");
+    check(asks, &("SITE_DELETE", json!({"id": "listed"}), Statuses(json!([0]))));
 }
 
 /// Every request of the table that is refused, whatever the site has, leaves everything as it is.
@@ -686,7 +766,8 @@ fn every_operation_through_a_node_alone() {
     let work = tempfile::tempdir().unwrap();
     let (node, data) = node_alone(work.path());
     let asks = |arguments: &[&str]| run(&[&["dc", "--data", &data], &PATIENT[..], arguments].concat());
-    run_through(&asks, MANY, true, &server());
+    let ctl = |arguments: &[&str]| run(&[&["ctl", "--data", &data], arguments].concat());
+    run_through(&asks, &ctl, MANY, true, &server());
     drop(node);
 }
 
@@ -701,7 +782,8 @@ fn every_operation_through_each_of_three_nodes_while_another_is_down() {
         fleet.kill_node(down);
         wait_until("the others hold its slots", || alive(&fleet, 2) && fleet.totals().0 == 4_096);
         let asks = |arguments: &[&str]| fleet.through(through, "dc", &[&PATIENT[..], arguments].concat());
-        run_through(&asks, if through == 0 { MANY } else { SEVERAL }, false, &server);
+        let ctl = |arguments: &[&str]| fleet.through(through, "ctl", arguments);
+        run_through(&asks, &ctl, if through == 0 { MANY } else { SEVERAL }, false, &server);
         fleet.start_node(down);
     }
 }

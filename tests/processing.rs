@@ -459,6 +459,35 @@ fn batches_are_crawled_and_processed_without_a_node() {
         "not fit for processing"
     );
 
+    // Sites that have passed their limits, as their own counts say: other bits for the crawler and the processor, and nothing is asked for.
+    let limited = |id: &str, more: Value| {
+        let mut site = site.clone();
+        site.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"siteId": id, "siteObj": site, "urlObj": {"url": server.url("/never"), "contentType": "text/html"}})
+    };
+    let beyond =
+        [limited("a", json!({"maxErrors": 2, "errors": 3})), limited("b", json!({"maxResources": 2, "resources": 3}))];
+    let bits = |batch: &Value| {
+        let items = batch["items"].as_array().unwrap().iter();
+        items.map(|item| (item["urlObj"]["errorMask"].clone(), item["siteObj"]["state"].clone())).collect::<Vec<_>>()
+    };
+    let (ended, crawled) = crawl_batch(&json!({"items": beyond}));
+    assert_eq!((ended.code, bits(&crawled)), (Some(0), vec![(bit(14), json!(3)), (bit(15), json!(3))]), "{ended}");
+    let (ended, processed) = batch_program(&["process-batch"], &json!({"items": beyond}).to_string());
+    assert_eq!((ended.code, bits(&processed)), (Some(0), vec![(bit(32), json!(3)), (bit(33), json!(3))]), "{ended}");
+    assert!(!server.pages().iter().any(|path| path == "/never"));
+
+    // What the time does not suffice for goes out as NEW, or not at all.
+    let slow = json!({"id": "slow", "requestDelay": 60_000});
+    let items = ["/", "/moved", "/late"].map(|path| json!({"siteObj": slow, "urlObj": {"url": server.url(path)}}));
+    for (drops, late) in [(json!(0), 2), (json!(true), 0)] {
+        let (ended, crawled) =
+            crawl_batch(&json!({"items": items, "maxExecutionTime": 1, "removeUnprocessedItems": drops}));
+        let of_time = |item: &&Value| item["urlObj"]["errorMask"] == bit(52) && item["urlObj"]["status"] == 1;
+        assert_eq!(crawled["items"].as_array().unwrap().iter().filter(of_time).count(), late, "{ended}");
+        assert_eq!((ended.code, &crawled["errorMask"]), (Some(0), &bit(52)), "{ended}");
+    }
+
     // What is no batch ends with 1 and says which field is wrong.
     for (input, word) in [
         ("nonsense", "no JSON"),

@@ -245,6 +245,23 @@ fn contents_history_and_proxies_of_a_crawled_site_with_one_node_down() {
     let set = json!({"siteId": "news", "name": "seen", "urlMd5": all["urlMd5"], "value": "yes"});
     wait_until("an attribute is kept", || dc(data, "ATTRIBUTE_SET", &set, &[]).0.code == Some(0));
     assert_eq!(content("news", &root, 32_768)["attributes"][0]["value"], "yes");
+
+    // Cleaned, it is crawled anew, and has one version: what was there before is its no more, whichever node has it.
+    done(data, "URL_CLEANUP", &json!({"siteId": "news", "url": root}));
+    wait_until("it is crawled anew", || {
+        let told = done(data, "URL_STATUS", &json!({"siteId": "news", "url": root}))[0].clone();
+        told["status"] == 7 && told["crawled"] == 1
+    });
+    wait_until("it has one version", || {
+        content("news", &root, 8 | 1024)["rawContents"].as_array().map(Vec::len) == Some(1)
+    });
+    assert_eq!(content("news", &root, 32_768)["attributes"], json!([]));
+    let read = run(&["ctl", "--data", data, "url", "content", &root, "--site", "news"]);
+    assert!(
+        read.code == Some(0) && !read.stdout.is_empty(),
+        "it can be read, also if it only repeats what was there: {read}"
+    );
+    run(&["ctl", "--data", data, "url", "content", &root, "--site", "news", "--round", "0"]).complains(1, &["no node"]);
     let (_, counted) = dc(data, "FIELD_RECALCULATE", &json!({"siteId": "news"}), &[]);
     assert_eq!(counted["itemsList"][0]["itemObject"][0]["corrected"], 0, "{counted}");
 

@@ -26,6 +26,8 @@ fn server() -> RawServer {
             "<rss version='2.0'><channel><item><title>entry</title><link>/entry</link></item></channel></rss>",
         ),
         "/entry" => Reply::page(&["/below"]),
+        "/many" => Reply::page(&["/empty", "/too-many", "/far-too-many"]),
+        "/empty" => Reply::file("text/html", ""),
         "/fresh1" => Reply::file("text/html", "<meta http-equiv=refresh content='0; url=/fresh2'>"),
         "/fresh2" => Reply::file("text/html", "<meta http-equiv=refresh content='0; url=/fresh3'>"),
         _ => Reply::status(404),
@@ -74,6 +76,7 @@ fn properties_hold_on_the_wire(data: &str) {
     let feed = json!({"id": "feed", "urls": [server.url("/feed")], "requestDelay": 20, "properties": [
         {"name": "PROCESSOR_NAME", "value": "RSS"}]});
     made(data, &feed);
+    made(data, &json!({"id": "few", "urls": [server.url("/many")], "requestDelay": 20, "maxURLsFromPage": 1}));
     let settled = |id: &str, path: &str| {
         let told = url(data, id, &server.url(path));
         told["status"].as_u64() >= Some(4) && told["tcDate"].is_string()
@@ -83,6 +86,7 @@ fn properties_hold_on_the_wire(data: &str) {
             && ["/fresh1", "/fresh2"].iter().all(|path| settled("refreshes", path))
             && ["/plain", "/linked"].iter().all(|path| settled("typed", path))
             && settled("far", "/far")
+            && ["/many", "/empty"].iter().all(|path| settled("few", path))
             && ["/feed", "/entry"].iter().all(|path| settled("feed", path))
     });
 
@@ -103,12 +107,19 @@ fn properties_hold_on_the_wire(data: &str) {
     assert!(proxy.head_of(&server.url("/far")).is_some(), "the proxy was asked: {:?}", proxy.pages());
 
     let asked = server.pages();
-    for path in ["/nav", "/deeper", "/never", "/jump3", "/fresh3", "/far", "/below"] {
+    for path in ["/too-many", "/far-too-many", "/nav", "/deeper", "/never", "/jump3", "/fresh3", "/far", "/below"] {
         assert!(!asked.iter().any(|other| other == path), "{path} was asked for: {asked:?}");
     }
     let bits = |id: &str, path: &str| url(data, id, &server.url(path))["errorMask"].clone();
     assert_eq!((bits("news", "/jump1"), bits("news", "/jump2")), (json!(0), json!(1u64 << 17)));
     assert_eq!((bits("refreshes", "/fresh1"), bits("refreshes", "/fresh2")), (json!(0), json!(1u64 << 18)));
+    let (many, empty) = (url(data, "few", &server.url("/many")), url(data, "few", &server.url("/empty")));
+    assert_eq!(
+        (&many["errorMask"], &many["state"]),
+        (&json!(1u64 << 43), &json!(0)),
+        "it has more links than are followed"
+    );
+    assert_eq!((&empty["errorMask"], &empty["state"]), (&json!(1u64 << 3), &json!(2)), "it has no content: {empty}");
     let root = url(data, "news", &server.url("/"));
     assert_eq!(root["linksI"], 5, "links are what the site takes for links: {root}");
 

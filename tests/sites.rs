@@ -277,6 +277,12 @@ fn urls_of_sites_are_handed_in_looked_for_and_changed_through_any_node() {
     wait_until("it is crawled", || told()["contents"].as_u64() > Some(5) && told()["newURLs"] == 0);
     let contents = told()["contents"].as_u64().unwrap();
 
+    // Each node counts what it serves, and together that is all.
+    let (_, answer) = dc(data, "SITE_FIND", &json!({"url": root}), &["--merge", "0"]);
+    let each: Vec<&Value> = answer["itemsList"].as_array().unwrap().iter().map(|item| &item["itemObject"][0]).collect();
+    let sum = each.iter().map(|site| site["contents"].as_u64().unwrap_or(0)).sum::<u64>();
+    assert_eq!((each.len(), sum), (3, contents), "{answer}");
+
     // Looked at, by URL and by id; what is unknown is not told.
     let known = done(
         data,
@@ -339,6 +345,11 @@ fn urls_of_sites_are_handed_in_looked_for_and_changed_through_any_node() {
         json!([0, 2]),
         "the general site"
     );
+    wait_until("a page of the general site is crawled, and processed by general rules", || {
+        let body = json!({"siteId": "0", "url": other, "contentTypeMask": 1});
+        let (_, answer) = dc(data, "URL_CONTENT", &body, &[]);
+        answer["itemsList"][0]["itemObject"][0]["processedContents"].as_array().map(Vec::len) == Some(1)
+    });
     assert_eq!(statuses(json!([])), json!([]));
     assert_eq!(
         statuses(json!([{"url": seeds[2], "siteSelect": 1}])),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proto::base64::{from_base64, to_base64};
 use proto::crawl::filter::FilterRules;
-use proto::crawl::retry::{RetryRules, verdict};
+use proto::crawl::retry::{Failure, RetryRules, verdict};
 use proto::crawl::robots::RobotsAnswer;
 use proto::date;
 use proto::error_mask::{ErrorBit, ErrorMask};
@@ -32,6 +32,7 @@ const REDIRECTS_MAX: usize = 5;
 /// Whatever it says.
 const REDIRECTS_LIMIT: usize = 10;
 /// Statuses of URLs, by the numbers of the original.
+const NEW: u8 = 1;
 const CRAWLED: u8 = 4;
 const PROCESSED: u8 = 7;
 /// Types of contents, by the numbers of the original.
@@ -92,10 +93,14 @@ impl<'a> BatchCrawler<'a> {
             let (goes_on, mut next) = (iteration < batch.iterations_max(), Vec::new());
             for mut item in wave {
                 if Instant::now() >= self.deadline {
-                    let late_mask = ErrorMask::from(ErrorBit::ExecutionTimeMax).0;
-                    item.set([("status", json!(1)), ("errorMask", json!(late_mask))]);
                     late = true;
-                    kept.push(item);
+                    if !batch.drops_late_items() {
+                        item.set([
+                            ("status", json!(NEW)),
+                            ("errorMask", json!(ErrorMask::from(ErrorBit::ExecutionTimeMax))),
+                        ]);
+                        kept.push(item);
+                    }
                     continue;
                 }
                 item.set([("errorMask", json!(0)), ("state", json!(ENABLED)), ("batchId", id.clone())]);
@@ -141,11 +146,8 @@ impl<'a> BatchCrawler<'a> {
         if site.state != state::ACTIVE {
             return Err(Missed(ErrorBit::SiteState));
         }
-        if site.max_errors > 0 && site.errors > site.max_errors {
-            return Err(Missed(ErrorBit::SiteErrorsMax));
-        }
-        if site.max_resources > 0 && site.resources > site.max_resources {
-            return Err(Missed(ErrorBit::SiteResourcesMax));
+        if let Some(bit) = item.limited(&site, ErrorBit::SiteErrorsMax, ErrorBit::SiteResourcesMax, unix_ms()) {
+            return Err(Missed(bit));
         }
         let mut url = CanonicalUrl::parse(item.url().map_err(|_| bad())?, &self.urls).map_err(|_| bad())?;
         item.set([("url", json!(url.as_str()))]);
@@ -229,7 +231,7 @@ impl<'a> BatchCrawler<'a> {
         let internal = extracted.links.iter().filter(|link| link.url.host() == url.host()).count();
         let mut errors = ErrorMask::NONE;
         if fetched.status >= 400 {
-            errors.set(if fetched.status == 403 { ErrorBit::Forbidden } else { ErrorBit::Http });
+            errors.set(verdict(Failure::Http(fetched.status), 1, &RetryRules::default()).error);
         }
         if fetched.body.is_empty() {
             errors.set(ErrorBit::EmptyContent);
@@ -319,13 +321,21 @@ pub struct BatchProcessor {
 }
 
 impl BatchProcessor {
-    /// Processes the items that have a raw content.
+    /// Processes the items that have a raw content, as long as the batch may take.
     pub fn process(&self, mut batch: Batch) -> Batch {
+        let deadline = std::time::Instant::now() + Duration::from_secs(batch.seconds_max());
         batch.shorten();
-        for item in &mut batch.items {
+        let mut late = None;
+        for (at, item) in batch.items.iter_mut().enumerate() {
             let began = std::time::Instant::now();
-            let site = item.site().map_err(|_| Missed(ErrorBit::SiteState));
-            let (bits, done) = match site.and_then(|site| self.item(item, site)) {
+            if began >= deadline {
+                let mut errors = item.errors();
+                errors.set(ErrorBit::ExecutionTimeMax);
+                item.set([("errorMask", json!(errors))]);
+                late.get_or_insert(at);
+                continue;
+            }
+            let (bits, done) = match self.item_of_batch(item) {
                 Ok(found) => found,
                 Err(Missed(bit)) => (bit.into(), false),
             };
@@ -348,7 +358,24 @@ impl BatchProcessor {
                 item.count("processed");
             }
         }
+        if let Some(first) = late {
+            if batch.drops_late_items() {
+                batch.items.truncate(first);
+            }
+            batch.note(ErrorBit::ExecutionTimeMax);
+        }
         batch
+    }
+
+    /// The errors of an item whose site says itself what it has come to, and whether something was made of it.
+    fn item_of_batch(&self, item: &mut BatchItem) -> Result<(ErrorMask, bool), Missed> {
+        let site = item.site().map_err(|_| Missed(ErrorBit::SiteState))?;
+        if site.state == state::ACTIVE
+            && let Some(bit) = item.limited(&site, ErrorBit::ErrorsMax, ErrorBit::ResourcesMax, unix_ms())
+        {
+            return Err(Missed(bit));
+        }
+        self.item(item, site)
     }
 
     /// Processes an item that a node crawled, by rules that are not those of its site: only what is told of it changes.

@@ -37,7 +37,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Duration;
 use tracing::{debug, info, warn};
 
-use self::definitions::{Counting, Definer};
+use self::definitions::{Counting, Definer, all_redefined};
 use super::can_end;
 use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
@@ -321,6 +321,7 @@ impl Coordinator {
 
     fn perform(&mut self, effects: &mut Vec<Effect>, ctx: &mut Context<Self>) {
         let (mut told, mut settles) = (Vec::new(), Vec::new());
+        let mut redefined = all_redefined(effects);
         for effect in effects.drain(..) {
             match effect {
                 Effect::Send { to, letter } => self.parts.cluster.network.send(to, letter),
@@ -345,7 +346,8 @@ impl Coordinator {
                 Effect::Left => self.left = true,
                 Effect::Saw(sight) => (self.parts.cluster.watch)(sight),
                 Effect::StoreDefinitions { op, definitions } => self.store_definitions(op, definitions, ctx),
-                Effect::Redefined { definitions } => told.push(self.redefined(&definitions)),
+                Effect::Redefined { .. } if redefined.is_empty() => {} // with those before
+                Effect::Redefined { .. } => told.push(self.redefined(&std::mem::take(&mut redefined))),
                 Effect::Defined { ticket, version, by } => self.tell_definer(ticket, Ok((version, by))),
                 Effect::NotDefined { ticket, why } => self.tell_definer(ticket, Err(why)),
             }

@@ -169,23 +169,30 @@ pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
             }
             findings.made = processed.as_ref().and_then(|processed| processed.made);
             let refreshes_max = manner.and_then(|manner| manner.refreshes_max);
-            let mut too_many = ErrorMask::NONE;
+            let mut errors = ErrorMask::NONE;
             if refreshes_max.is_some_and(|most| pick.entry.redirects >= most) {
                 let before = found.len();
                 found.retain(|link| link.kind != LinkKind::Refresh);
                 if found.len() < before {
-                    too_many.set(ErrorBit::HtmlRedirectsMax);
+                    errors.set(ErrorBit::HtmlRedirectsMax);
                 }
             }
             (links, beyond) = follow(&pick, found, rules, filter, refreshes_max.is_some());
-            links.truncate(crawls.links_max(pick.queue.crawl()).unwrap_or(usize::MAX));
+            if let Some(most) = crawls.links_max(pick.queue.crawl()).filter(|most| links.len() > *most) {
+                links.truncate(most);
+                errors.set(ErrorBit::UrlsFromPageMax);
+            }
+            let empty = fetched.body.is_empty();
+            if empty {
+                errors.set(ErrorBit::EmptyContent);
+            }
             match &processed {
-                None if too_many.is_empty() => Ending::Answered(findings),
-                None => Ending::Processed { found: findings, errors: too_many, made: false, failed: false },
+                None if errors.is_empty() => Ending::Answered(findings),
+                None => Ending::Processed { found: findings, errors, made: !empty, failed: empty },
                 Some(processed) => {
-                    too_many.merge(processed.errors);
+                    errors.merge(processed.errors);
                     let (made, failed) = (processed.record.is_some(), processed.failed);
-                    Ending::Processed { found: findings, errors: too_many, made, failed }
+                    Ending::Processed { found: findings, errors, made, failed }
                 }
             }
         }

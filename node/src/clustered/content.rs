@@ -5,7 +5,9 @@ use std::sync::Arc;
 use proto::control::content::{ContentAnswer, ContentRequest, NodeVersions, PART_BYTES_MAX, Version};
 use proto::control::{Answer, Request};
 use proto::key::UrlKey;
+use proto::site::note;
 
+use super::notes::{Notes, begins};
 use super::{Shared, ask_peer, ask_peer_for};
 use crate::edges::disk::{ContentJob, Job};
 use crate::edges::swarm::Swarm;
@@ -17,10 +19,18 @@ use crate::node::Node;
 const READ_PATIENCE: tokio::time::Duration = tokio::time::Duration::from_secs(20);
 
 impl Shared {
-    pub(super) async fn content(&self, node: &Node, swarm: &Arc<Swarm>, request: ContentRequest) -> Answer {
+    pub(super) async fn content(&self, node: &Node, swarm: &Arc<Swarm>, mut request: ContentRequest) -> Answer {
         let (ContentRequest::Find { crawl, url }
         | ContentRequest::FindHere { crawl, url }
-        | ContentRequest::Read { crawl, url, .. }) = &request;
+        | ContentRequest::Begins { crawl, url }
+        | ContentRequest::Read { crawl, url, .. }) = &mut request;
+        // Who names a site means its URLs as they are called since it was emptied last.
+        if !crawl.is_empty()
+            && node.crawls().get(crawl).is_none()
+            && let Ok(current) = self.crawl_of(node, crawl)
+        {
+            *crawl = current;
+        }
         let key = match self.key(crawl, url) {
             Ok(key) => key,
             Err(error) => return Answer::Refused(error),
@@ -28,6 +38,15 @@ impl Shared {
         match request {
             ContentRequest::FindHere { .. } => {
                 Answer::Content(ContentAnswer::Found(vec![self.versions_here(node, key).await]))
+            }
+            ContentRequest::Begins { crawl, .. } => {
+                let is_of_site = node.crawls().get(&crawl).is_some_and(|crawl| crawl.site.is_some());
+                let id = key.id().to_string();
+                let notes = match is_of_site {
+                    true => self.notes(node, swarm, &note::prefix_of(&crawl, &id)).await,
+                    false => Ok(Notes::new()), // nobody cleans URLs of a crawl
+                };
+                notes.map_or_else(Answer::Refused, |notes| Answer::Content(ContentAnswer::Begins(begins(&notes, &id))))
             }
             ContentRequest::Find { crawl, url } => {
                 let mut found = vec![self.versions_here(node, key).await];

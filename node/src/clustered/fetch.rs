@@ -73,7 +73,7 @@ impl Shared {
         lock: Option<FetchLock>,
     ) -> Result<(Vec<Json>, Option<String>), Failed> {
         let crawls = node.crawls();
-        let sites = sites_of(fetch, &crawls)?;
+        let (sites, uncounted) = self.sites_of(node, swarm, fetch, &crawls).await?;
         // What cannot be done is said before anything is.
         for id in &sites {
             if let (Some(update), Some((known, _))) = (fetch.site_update(id)?, crawls.site(id)) {
@@ -81,6 +81,7 @@ impl Shared {
             }
         }
         let (mut urls, missing) = self.looked_for(node, swarm, fetch, &sites).await?;
+        let missing = uncounted.or(missing);
         if let Some(order) = fetch.url_update()? {
             if let Some(why) = missing {
                 return Err(Failed::new(code::NOT_KEPT, format!("{why}; which URLs are meant cannot be said now")));
@@ -269,22 +270,30 @@ impl Shared {
             }
         }
     }
-}
 
-/// The sites that a request is about.
-fn sites_of<'a>(fetch: &'a UrlFetch, crawls: &'a Crawls) -> Result<Vec<&'a str>, Failed> {
-    let mut sites: Vec<&str> = fetch.sites.iter().map(String::as_str).collect();
-    if let Some(unknown) = sites.iter().find(|id| crawls.site(id).is_none_or(|(site, _)| site.deleted)) {
-        return Err(Failed::no_site(unknown));
+    /// The sites that a request is about, and what is not counted of them now.
+    async fn sites_of<'a>(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        fetch: &'a UrlFetch,
+        crawls: &'a Crawls,
+    ) -> Result<(Vec<&'a str>, Option<String>), Failed> {
+        let mut sites: Vec<&str> = fetch.sites.iter().map(String::as_str).collect();
+        if let Some(unknown) = sites.iter().find(|id| crawls.site(id).is_none_or(|(site, _)| site.deleted)) {
+            return Err(Failed::no_site(unknown));
+        }
+        if sites.is_empty() {
+            let active = crawls.sites().filter(|site| site.site.state == proto::site::state::ACTIVE);
+            sites = active.map(|site| site.site.id.as_str()).collect();
+        }
+        let mut missing = None;
+        if let Some(criterions) = &fetch.sites_criterions {
+            let (chosen, silent) = self.sites_that_meet(node, swarm, criterions).await?;
+            let chosen: BTreeSet<String> = chosen.into_iter().collect();
+            sites.retain(|id| chosen.contains(*id));
+            missing = silent;
+        }
+        Ok((sites, missing))
     }
-    if sites.is_empty() {
-        let active = crawls.sites().filter(|site| site.site.state == proto::site::state::ACTIVE);
-        sites = active.map(|site| site.site.id.as_str()).collect();
-    }
-    if let Some(criterions) = &fetch.sites_criterions {
-        let found = super::site::found(crawls, &BTreeMap::new(), "", Some(criterions))?;
-        let chosen: BTreeSet<String> = found.into_iter().map(|site| site.id).collect();
-        sites.retain(|id| chosen.contains(*id));
-    }
-    Ok(sites)
 }

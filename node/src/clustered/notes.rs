@@ -7,6 +7,7 @@ use libp2p::PeerId;
 use proto::cluster::copy::RecordCopy;
 use proto::control::records::{RecordsAnswer, RecordsRequest};
 use proto::control::{Answer, Request};
+use proto::id::Round;
 use proto::key::UrlKey;
 use proto::query::{Collector, Source};
 use proto::site::note::{self, Note, NoteKind};
@@ -29,6 +30,9 @@ const COPIES_AT_ONCE: usize = 200;
 const URLS_ONE_BY_ONE: usize = 16;
 /// Parts of the notes of one prefix; each has about a mebibyte.
 const PARTS_MAX: usize = 64;
+
+/// The note that says from which round on the contents of a URL are its own: URL_CLEANUP forgot those before.
+const CLEANED: &str = "cleaned";
 
 /// What ATTRIBUTE_SET says of an attribute.
 const INSERTED: u8 = 0;
@@ -115,22 +119,24 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes the notes of URLs that were deleted or cleaned, if their site has any.
+    /// Removes the notes of URLs that were deleted or cleaned. Of those that were cleaned it is noted which round is the first whose contents are still theirs.
     pub(super) async fn remove_notes(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         crawl: &str,
-        urls: &[String],
+        urls: &BTreeMap<String, Option<Round>>,
     ) -> Result<(), String> {
-        let gone: BTreeSet<&str> = urls.iter().map(String::as_str).collect();
-        let shards: BTreeSet<&str> = urls.iter().map(|url| note::shard_of(url)).collect();
+        let shards: BTreeSet<&str> = urls.keys().map(|url| note::shard_of(url)).collect();
         for shard in shards {
             let known = self.notes(node, swarm, &note::prefix(crawl, shard)).await?;
-            let there = known.values().filter(|note| note.value.is_some() && gone.contains(note.url.as_str()));
-            let removed: Vec<Note> = there.map(|note| Note { value: None, ..note.clone() }).collect();
-            if !removed.is_empty() {
-                self.keep_notes(node, crawl, &known, removed).await?;
+            let goes = |note: &&Note| note.value.is_some() && note.name != CLEANED && urls.contains_key(&note.url);
+            let removed = known.values().filter(goes).map(|note| Note { value: None, ..note.clone() });
+            let here = urls.iter().filter(|(url, _)| note::shard_of(url) == shard);
+            let cleaned = here.filter_map(|(url, begins)| Some(cleaned(url, (*begins)?)));
+            let fresh: Vec<Note> = removed.chain(cleaned).collect();
+            if !fresh.is_empty() {
+                self.keep_notes(node, crawl, &known, fresh).await?;
             }
         }
         Ok(())
@@ -241,29 +247,48 @@ impl Shared {
         Ok(found.filter(|attribute| ids.contains(&attribute.url_md5)).collect())
     }
 
-    /// Deletes the attributes that each request means; whether there were any.
+    /// Deletes the attributes that each request means; whether there were any. Those of one site are written together.
     pub(super) async fn attribute_delete(&self, node: &Node, swarm: &Arc<Swarm>, bodies: Vec<Json>) -> Vec<Outcome> {
         let (mut read, mut outcomes) = (NotesRead::new(), Vec::with_capacity(bodies.len()));
-        for body in bodies {
-            outcomes.push(self.delete_attributes(node, swarm, body, &mut read).await);
+        let mut removed: BTreeMap<String, (Notes, Vec<usize>)> = BTreeMap::new();
+        for (at, body) in bodies.into_iter().enumerate() {
+            outcomes.push(match self.taken_out(node, swarm, body, &mut read).await {
+                Ok((crawl, notes)) => {
+                    let there = !notes.is_empty();
+                    let (all, places) = removed.entry(crawl).or_default();
+                    all.extend(notes);
+                    places.push(at);
+                    Ok(json!(there))
+                }
+                Err(failed) => Err(failed),
+            });
+        }
+        for (crawl, (known, places)) in removed {
+            let gone = known.values().map(|note| Note { value: None, ..note.clone() }).collect();
+            if let Err(why) = self.keep_notes(node, &crawl, &known, gone).await {
+                places.into_iter().for_each(|at| outcomes[at] = Err(Failed::new(code::NOT_KEPT, &why)));
+            }
         }
         outcomes
     }
 
-    async fn delete_attributes(&self, node: &Node, swarm: &Arc<Swarm>, body: Json, read: &mut NotesRead) -> Outcome {
+    /// Takes the attributes that a request means out of what was read, so that the next one of its list does not find them any more.
+    async fn taken_out(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        body: Json,
+        read: &mut NotesRead,
+    ) -> Result<(String, Notes), Failed> {
         let which = Attribute::read_which(body)?;
         let (crawl, found) = self.attributes(node, swarm, &which, read).await?;
-        let removed: Vec<Note> = found.iter().map(|attribute| Note { value: None, ..note_of(attribute) }).collect();
-        let keys: Vec<UrlKey> =
-            removed.iter().map(|note| note::key(&crawl, note.kind, &note.url, &note.name)).collect();
-        let mut known = Notes::new();
-        // The next request of the list does not find them any more.
+        let key = |attribute: &Attribute| note::key(&crawl, NoteKind::Attribute, &attribute.url_md5, &attribute.name);
+        let keys: Vec<UrlKey> = found.iter().map(key).collect();
+        let mut taken = Notes::new();
         for notes in read.values_mut() {
-            known.extend(keys.iter().filter_map(|key| notes.remove_entry(key)));
+            taken.extend(keys.iter().filter_map(|key| notes.remove_entry(key)));
         }
-        let kept = self.keep_notes(node, &crawl, &known, removed).await;
-        kept.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
-        Ok(json!(!keys.is_empty()))
+        Ok((crawl, taken))
     }
 
     /// The attributes that requests mean.
@@ -286,7 +311,7 @@ impl Shared {
         read: &mut NotesRead,
     ) -> Result<(String, Vec<Attribute>), Failed> {
         let crawl = self.crawl_of(node, &which.site_id)?;
-        let query = which.criterions.clone().unwrap_or_default().query(Source::Attributes)?;
+        let query = which.criterions.clone().unwrap_or_default().query_of_all(Source::Attributes)?;
         let prefixes: Vec<Vec<u8>> = match which.url_md5.as_str() {
             "" => note::shards().map(|shard| note::prefix(&crawl, &shard)).collect(),
             url => vec![note::prefix_of(&crawl, url)],
@@ -326,6 +351,25 @@ impl Shared {
         let site = crawls.site(id).map(|(site, _)| site).filter(|site| !site.deleted);
         site.map(|site| site.crawl_name()).ok_or_else(|| Failed::no_site(id))
     }
+}
+
+/// Says that what was found of a URL before a round was forgotten.
+fn cleaned(url: &str, begins: Round) -> Note {
+    Note {
+        version: Default::default(),
+        kind: NoteKind::Content,
+        url: url.to_owned(),
+        name: CLEANED.to_owned(),
+        value: Some(begins.to_string().into_bytes()),
+        created_ms: 0,
+    }
+}
+
+/// The first round whose contents are still those of a URL, by the notes about it.
+pub(super) fn begins(notes: &Notes, url: &str) -> Round {
+    let is_it = |note: &&Note| note.kind == NoteKind::Content && note.url == url && note.name == CLEANED;
+    let text = notes.values().find(is_it).and_then(|note| std::str::from_utf8(note.value.as_ref()?).ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn note_of(attribute: &Attribute) -> Note {

@@ -8,6 +8,7 @@ use proto::base64::to_base64;
 use proto::control::Answer;
 use proto::control::content::{ContentAnswer, ContentRequest};
 use proto::date;
+use proto::id::Round;
 use proto::site::content::{mask, status};
 use proto::site::note::{self, Note, NoteKind, VALUE_BYTES_MAX};
 use proto::site::{BadRequest, UrlContent, UrlPut, UrlRow, code};
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use super::Shared;
-use super::notes::Notes;
+use super::notes::{Notes, begins};
 use super::reading::{AskContent, Held, Page, Reading};
 use super::records::Known;
 use super::site::{Failed, Outcome};
@@ -149,6 +150,8 @@ impl Shared {
             return Ok(json!({"siteId": order.site(), "url": order.text(), "status": status::URL_MISSED}));
         }
         let (url, id) = (kept.record.url.as_str(), copy.key.id().to_string());
+        let notes = self.notes(node, swarm, &note::prefix_of(&crawl, &id)).await.map_err(not_kept)?;
+        let begins = begins(&notes, &id);
         let mut told = Told::default();
         let mut missed = status::OK;
         if request.mask & mask::VERSIONS != 0 {
@@ -157,7 +160,7 @@ impl Shared {
             if versions.is_empty() && !silent.is_empty() {
                 return Err(not_kept(format!("{url}: no version is on a node that answers: {}", silent.join("; "))));
             }
-            let rounds = rounds(&versions, request.mask);
+            let rounds = rounds(&versions, begins, request.mask);
             if rounds.is_empty() {
                 missed = status::RAW_MISSED;
             }
@@ -169,12 +172,12 @@ impl Shared {
         }
         if request.mask & mask::PROCESSED_ANY != 0 {
             let reading = Reading { asked: &Inside { shared: self, node, swarm }, crawl: &crawl };
-            let (versions, _) = reading.find(url).await.map_err(not_kept)?;
+            let (mut versions, _) = reading.find(url).await.map_err(not_kept)?;
+            versions.retain(|held| held.version.round >= begins);
             if let Some((at, made)) = reading.processed_of(url, &versions).await.map_err(not_kept)? {
                 room.put(&mut told.processed, &made, at, mask::PROCESSED)?;
             }
         }
-        let notes = self.notes(node, swarm, &note::prefix_of(&crawl, &id)).await.map_err(not_kept)?;
         for (kind, manifest, bytes) in handed_in(&notes, &id) {
             let wanted = request.mask & kind != 0
                 || (kind & mask::PROCESSED_ANY != 0 && request.mask & mask::PROCESSED_ALL != 0);
@@ -270,14 +273,15 @@ pub(super) fn content_notes(id: &str, kind: u32, data: &[u8], made_ms: u64) -> R
     Ok(notes)
 }
 
-/// The rounds whose versions are asked for; newest first.
-fn rounds(versions: &[Held], asked: u32) -> Vec<u32> {
-    let mut rounds: Vec<u32> = versions.iter().map(|held| held.version.round).collect();
+/// The rounds whose versions are asked for, newest first; none before the one with which the contents of the URL begin.
+fn rounds(versions: &[Held], begins: Round, asked: u32) -> Vec<Round> {
+    let mut rounds: Vec<Round> =
+        versions.iter().map(|held| held.version.round).filter(|round| *round >= begins).collect();
     rounds.dedup();
     match asked {
         _ if asked & mask::RAW_ALL != 0 => rounds,
         _ if asked & mask::RAW_FIRST != 0 && asked & mask::RAW_LAST != 0 => {
-            let mut both: Vec<u32> = rounds.first().into_iter().chain(rounds.last()).copied().collect();
+            let mut both: Vec<Round> = rounds.first().into_iter().chain(rounds.last()).copied().collect();
             both.dedup();
             both
         }

@@ -38,7 +38,7 @@ impl Shared {
             let order = ProxyOrder::read(body)?;
             let site = crawls.site(&order.site_id).map(|(site, _)| site).filter(|site| !site.deleted);
             let site = site.ok_or_else(|| Failed::no_site(&order.site_id))?;
-            let query = order.criterions.clone().unwrap_or_default().query(Source::Proxies)?;
+            let query = order.criterions.clone().unwrap_or_default().query_of_all(Source::Proxies)?;
             let named =
                 if operation == Operation::ProxyStatus || !order.host.is_empty() { Some(order.name()?) } else { None };
             let faults = |proxy: &SiteProxy| proxy.with_faults(node.proxies().faults(&proxy.host));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proto::control::content::{ContentAnswer, ContentRequest, NodeVersions, Version};
+use proto::id::Round;
 
 use crate::edges::warc::{Record, parse_members, processed};
 
@@ -59,6 +60,15 @@ impl<A: AskContent> Reading<'_, A> {
             }
         }
         if failures.is_empty() { Ok(None) } else { Err(failures.join("; ")) }
+    }
+
+    /// The first round whose contents count: those before were forgotten when the URL was cleaned, and only what repeats them is still read from there.
+    pub async fn begins(&self, url: &str) -> Result<Round, String> {
+        let request = ContentRequest::Begins { crawl: self.crawl.to_owned(), url: url.to_owned() };
+        match self.asked.ask(request).await? {
+            ContentAnswer::Begins(round) => Ok(round),
+            other => Err(format!("the node answered {other:?}")),
+        }
     }
 
     /// The versions of a page, newest first, and who did not answer.

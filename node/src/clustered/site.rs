@@ -18,7 +18,7 @@ use proto::crawl::crawls::Crawls;
 use proto::crawl::definition::DefinitionError;
 use proto::date;
 use proto::id::SLOTS;
-use proto::query::{Collector, Source, Value};
+use proto::query::{Collector, ROWS_MAX, Source, Value};
 use proto::site::{
     BadRequest, Criterions, GENERAL_SITE, NoSuchChange, Operation, ProxyOrder, Site, SiteCleanup, SiteDefinition,
     SiteDelete, SiteFind, SiteStatus, SiteUpdate, code, state,
@@ -38,8 +38,8 @@ use crate::node::Node;
 
 /// Objects in one request.
 const ITEMS_MAX: usize = 1_000;
-/// Different sites that are changed at once: what is kept for one is synced with what is kept for the others.
-const SITES_AT_ONCE: usize = 16;
+/// Different sites that are changed at once: what is kept for one is synced, and told to the others, with what is kept for the others.
+const SITES_AT_ONCE: usize = 64;
 /// URLs that wait are counted up to this; more are what is known and neither a page nor an error.
 const OPEN_COUNTED: u64 = 10_000;
 /// Sites that SITE_FIND tells of if nothing is said.
@@ -146,7 +146,7 @@ impl Shared {
         }
         match operation {
             Operation::SiteStatus => self.site_status(node, swarm, list, bodies, merge).await,
-            Operation::SiteFind => self.site_find(node, swarm, bodies).await,
+            Operation::SiteFind => self.site_find(node, swarm, bodies, merge).await,
             Operation::UrlNew => vec![Item::of(self.url_new(node, swarm, bodies).await)],
             Operation::UrlStatus => match self.url_status(node, swarm, bodies).await {
                 Ok(urls) => vec![Item::of(urls)],
@@ -291,24 +291,34 @@ impl Shared {
         Ok(missing.or(silent))
     }
 
-    async fn site_find(&self, node: &Node, swarm: &Arc<Swarm>, mut bodies: Vec<Json>) -> Vec<Item> {
-        let wrong = refusal;
+    async fn site_find(&self, node: &Node, swarm: &Arc<Swarm>, mut bodies: Vec<Json>, merge: bool) -> Vec<Item> {
         let body = match (bodies.pop(), bodies.is_empty()) {
             (Some(body), true) => body,
-            _ => return wrong(Failed::new(code::BAD_REQUEST, "one object is expected")),
+            _ => return refusal(Failed::new(code::BAD_REQUEST, "one object is expected")),
         };
         let find = match SiteFind::read(body) {
             Ok(find) => find,
-            Err(bad) => return wrong(bad.into()),
+            Err(bad) => return refusal(bad.into()),
         };
-        let counts = self.list_crawls(node, swarm).await;
-        match found(&node.crawls(), &by_name(&counts), &find.url, find.criterions.as_ref()) {
-            Ok(sites) => {
-                let sites = sites.into_iter().map(|site| without(site, &find.exclude_list)).collect();
-                vec![Item { error: missing(&counts), ..Item::of(Json::Array(sites)) }]
-            }
-            Err(bad) => wrong(bad.into()),
-        }
+        let crawls = node.crawls();
+        let told = |counts: &BTreeMap<String, CrawlCounts>| {
+            let sites = found(&crawls, counts, &find.url, find.criterions.as_ref(), FIND_DEFAULT)?;
+            Ok::<Json, BadRequest>(sites.into_iter().map(|site| without(site, &find.exclude_list)).collect())
+        };
+        let items: Result<Vec<Item>, BadRequest> = if merge {
+            let counts = self.list_crawls(node, swarm).await;
+            told(&by_name(&counts)).map(|object| vec![Item { error: missing(&counts), ..Item::of(object) }])
+        } else {
+            let item = |(of, here): (String, Result<CrawlsHere, String>)| match here {
+                Ok(here) => {
+                    let object = told(&here.counts.into_iter().collect())?;
+                    Ok(Item { of: Some(of), object, error: None })
+                }
+                Err(why) => Ok(Item { of: Some(of), object: Json::Null, error: Some(why) }),
+            };
+            self.crawls_everywhere(node, swarm).await.into_iter().map(item).collect()
+        };
+        items.unwrap_or_else(|bad| refusal(bad.into()))
     }
 
     // Changes.
@@ -386,19 +396,31 @@ impl Shared {
         Err(taken())
     }
 
-    /// The sites that meet criterions, but for the general one.
-    async fn sites_that_meet(
+    /// The sites that meet criterions, all of them if no LIMIT is said; and what is not counted of them now.
+    pub(super) async fn sites_that_meet(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        criterions: &Criterions,
+    ) -> Result<(Vec<String>, Option<String>), Failed> {
+        let counts = self.list_crawls(node, swarm).await;
+        let sites = found(&node.crawls(), &by_name(&counts), "", Some(criterions), ROWS_MAX)?;
+        Ok((sites.into_iter().map(|site| site.id).collect(), missing(&counts)))
+    }
+
+    /// Those of them for whom something is to be done: these for certain.
+    pub(super) async fn sites_meant(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         criterions: &Criterions,
     ) -> Result<Vec<String>, Failed> {
-        let counts = self.list_crawls(node, swarm).await;
-        if let Some(why) = missing(&counts) {
-            return Err(Failed::new(code::NOT_KEPT, format!("{why}; which sites are meant cannot be said now")));
+        match self.sites_that_meet(node, swarm, criterions).await? {
+            (ids, None) => Ok(ids),
+            (_, Some(why)) => {
+                Err(Failed::new(code::NOT_KEPT, format!("{why}; which sites are meant cannot be said now")))
+            }
         }
-        let sites = found(&node.crawls(), &by_name(&counts), "", Some(criterions))?;
-        Ok(sites.into_iter().map(|site| site.id).filter(|id| id != GENERAL_SITE).collect())
     }
 
     async fn site_update(&self, node: &Node, swarm: &Arc<Swarm>, body: Json) -> Outcome {
@@ -407,34 +429,30 @@ impl Shared {
             let id = update.id.clone();
             return self.change_site(node, swarm, &id, &Change::Update(update)).await;
         };
-        let ids = self.sites_that_meet(node, swarm, criterions).await?;
+        let mut ids = self.sites_meant(node, swarm, criterions).await?;
+        ids.retain(|id| id != GENERAL_SITE); // it is meant only where it is named
         // All of them could be changed, or none is.
         for id in &ids {
             if let Some((known, _)) = node.crawls().site(id) {
                 update.apply(known, unix_ms())?;
             }
         }
-        let change = Change::Update(update);
-        for id in &ids {
-            self.change_site(node, swarm, id, &change).await?;
-        }
+        self.change_sites(node, swarm, &ids, &Change::Update(update)).await?;
         Ok(json!(ids))
     }
 
     async fn site_delete(&self, node: &Node, swarm: &Arc<Swarm>, body: Json) -> Outcome {
         let request = SiteDelete::read(body)?;
-        let ids = match &request.criterions {
-            None => vec![request.id],
-            Some(criterions) => self.sites_that_meet(node, swarm, criterions).await?,
+        let mut ids = match &request.criterions {
+            None => vec![request.id.clone()],
+            Some(criterions) => self.sites_meant(node, swarm, criterions).await?,
         };
-        for id in &ids {
-            if id == GENERAL_SITE {
-                return Err(
-                    BadRequest::new("id", "the general site cannot be deleted; it can be emptied".to_owned()).into()
-                );
-            }
-            self.change_site(node, swarm, id, &Change::Delete).await?;
+        ids.retain(|id| id != GENERAL_SITE || request.criterions.is_none()); // it is meant only where it is named
+        if ids.iter().any(|id| id == GENERAL_SITE) {
+            let what = "the general site cannot be deleted; it can be emptied".to_owned();
+            return Err(BadRequest::new("id", what).into());
         }
+        self.change_sites(node, swarm, &ids, &Change::Delete).await?;
         Ok(if request.criterions.is_some() { json!(ids) } else { json!(0) })
     }
 
@@ -557,6 +575,21 @@ impl Shared {
             }
         }
         Err(Failed::new(code::NOT_KEPT, NotDefined::Changed))
+    }
+
+    /// Changes sites alike, some at once, until one cannot be.
+    async fn change_sites(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        ids: &[String],
+        change: &Change,
+    ) -> Result<(), Failed> {
+        for ids in ids.chunks(SITES_AT_ONCE) {
+            let changes = ids.iter().map(|id| self.change_site(node, swarm, id, change));
+            futures_util::future::join_all(changes).await.into_iter().collect::<Result<Vec<Json>, Failed>>()?;
+        }
+        Ok(())
     }
 
     /// How long to wait before a change is tried anew; nodes that came between each other wait for different times.
@@ -702,15 +735,15 @@ fn without(site: Site, fields: &[String]) -> Json {
     json
 }
 
-/// The sites of which a root URL begins with `url` and that meet the criterions, in their order.
-pub(super) fn found(
+/// The sites of which a root URL begins with `url` and that meet the criterions, in their order; so many of them if no LIMIT is said.
+fn found(
     crawls: &Crawls,
     counts: &BTreeMap<String, CrawlCounts>,
     url: &str,
     criterions: Option<&Criterions>,
+    limit: usize,
 ) -> Result<Vec<Site>, BadRequest> {
-    let newest =
-        Criterions { order: "cDate DESC, id".to_owned(), limit: Some(json!(FIND_DEFAULT)), ..Criterions::default() };
+    let newest = Criterions { order: "cDate DESC, id".to_owned(), limit: Some(json!(limit)), ..Criterions::default() };
     let criterions = match criterions {
         None => newest,
         Some(said) => {

@@ -1,6 +1,6 @@
 //! URL_AGE, URL_PURGE, FIELD_RECALCULATE, and what happened to URLs: URL_HISTORY and URL_STATS.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proto::cluster::amend::Amendment;
@@ -14,7 +14,7 @@ use proto::site::{Operation, SiteDefinition, Upkeep, UrlOrder, code, state, upke
 use serde_json::{Value as Json, json};
 use tokio::time::Duration;
 
-use super::site::{Failed, Outcome, counted, found};
+use super::site::{Failed, Outcome, counted};
 use super::urls::{SCAN_ROWS, objects, slots_here};
 use super::{Shared, ask_peer_for};
 use crate::edges::disk::{Job, ReplicaJob};
@@ -24,9 +24,6 @@ use crate::node::Node;
 
 /// How long a node may take for its part.
 const PATIENCE: Duration = Duration::from_secs(50);
-/// Sites that one request is for, if none is named.
-const SITES_MAX: usize = 1_000;
-
 /// Deleted URLs that one node tells at once.
 const DELETED_COUNTED: usize = 5_000;
 
@@ -60,7 +57,12 @@ impl Shared {
     }
 
     /// The sites that a request is for.
-    fn kept_up(&self, node: &Node, request: &Upkeep) -> Result<Vec<Arc<SiteDefinition>>, Failed> {
+    async fn kept_up(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        request: &Upkeep,
+    ) -> Result<Vec<Arc<SiteDefinition>>, Failed> {
         let crawls = node.crawls();
         let mut sites = Vec::new();
         for id in request.sites() {
@@ -68,11 +70,11 @@ impl Shared {
             sites.push(Arc::clone(site.ok_or_else(|| Failed::no_site(id))?));
         }
         if sites.is_empty() {
-            sites = crawls.sites().take(SITES_MAX).cloned().collect();
+            sites = crawls.sites().cloned().collect();
         }
         if let Some(criterions) = &request.sites_criterions {
-            let chosen = found(&crawls, &BTreeMap::new(), "", Some(criterions))?;
-            sites.retain(|site| chosen.iter().any(|one| one.id == site.site.id));
+            let chosen: BTreeSet<String> = self.sites_meant(node, swarm, criterions).await?.into_iter().collect();
+            sites.retain(|site| chosen.contains(&site.site.id));
         }
         Ok(sites)
     }
@@ -86,7 +88,7 @@ impl Shared {
     ) -> Result<(Json, Option<String>), Failed> {
         let request = Upkeep::read(body)?;
         let (mut told, mut missing) = (Vec::new(), None);
-        for site in self.kept_up(node, &request)? {
+        for site in self.kept_up(node, swarm, &request).await? {
             let aging =
                 matches!(site.site.state, state::ACTIVE | state::SUSPENDED) && site.site.mode(upkeep::mode::AGE);
             let condition = match &request.criterions {
@@ -154,7 +156,7 @@ impl Shared {
     ) -> Result<(Json, Option<String>), Failed> {
         let request = Upkeep::read(body)?;
         let (mut told, mut missing) = (Vec::new(), None);
-        for site in self.kept_up(node, &request)? {
+        for site in self.kept_up(node, swarm, &request).await? {
             match self.purge_site(node, swarm, &site.crawl_name(), request.share()).await {
                 Ok(0) => {}
                 Ok(count) => told.push(json!([site.site.id, count])),
@@ -252,7 +254,7 @@ impl Shared {
         body: Json,
     ) -> Result<(Json, Option<String>), Failed> {
         let request = Upkeep::read(body)?;
-        let sites = self.kept_up(node, &request)?;
+        let sites = self.kept_up(node, swarm, &request).await?;
         let (mut told, mut silent) = (Vec::new(), Vec::new());
         for site in &sites {
             let crawl = site.crawl_name();

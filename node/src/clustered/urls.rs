@@ -13,11 +13,10 @@ use proto::control::records::{QueryText, RecordsAnswer, RecordsRequest, UrlName}
 use proto::control::{Answer, Request, node_name};
 use proto::crawl::crawls::Crawls;
 use proto::id::{SLOTS, UrlId};
-use proto::key::UrlKey;
 use proto::query::{Collector, Part, Query, Source, Table};
 use proto::site::{
-    BadRequest, Criterions, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, UrlNew, UrlOrder, UrlRow, code,
-    json_of, md5_hex, with_site, with_window,
+    BadRequest, Criterions, GENERAL_SITE, Operation, SiteDefinition, SiteSelect, SqlCustom, UrlNew, UrlOrder, UrlRow,
+    code, json_of, md5_hex, with_site, with_window,
 };
 use proto::url::CanonicalUrl;
 use proto::wire;
@@ -260,34 +259,42 @@ impl Shared {
         Ok(Json::Array(told.into_iter().filter(|url| !url.is_null()).collect()))
     }
 
-    /// The answer to a query, as rows by name.
+    /// The answers to queries; and what could not be looked at.
     pub(super) async fn query(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         body: Json,
     ) -> Result<(Json, Option<String>), Failed> {
-        let text = match body.get("query") {
-            Some(Json::String(text)) => text.clone(),
-            _ => return Err(BadRequest::new("query", "is missing: SELECT … FROM urls or sites …".to_owned()).into()),
-        };
-        let query = Query::parse(&text).map_err(|error| BadRequest::new("query", error.to_string()))?;
+        let request = SqlCustom::read(body)?;
+        let (mut told, mut missing) = (Vec::with_capacity(request.queries.len()), None);
+        for (text, query) in &request.queries {
+            let Answered { table, missing: silent } = self.answered(node, swarm, text, query).await?;
+            missing = missing.or(silent);
+            let head = json!(table.head);
+            let rows = if request.by_names { json!(objects(table)) } else { json!(lists(table)) };
+            told.push(json!({"head": head, "rows": rows}));
+        }
+        let told = if request.is_list { Json::Array(told) } else { told.pop().unwrap_or_default() };
+        Ok((told, missing))
+    }
+
+    async fn answered(&self, node: &Node, swarm: &Arc<Swarm>, text: &str, query: &Query) -> Result<Answered, Failed> {
         let crawls = node.crawls();
         if query.source == Source::Sites {
             let counts = self.list_crawls(node, swarm).await;
             let (by_name, missing) = (super::site::by_name(&counts), super::site::missing(&counts));
-            let mut collector = Collector::new(&query);
+            let mut collector = Collector::new(query);
             for site in crawls.sites() {
                 let looked = collector.look(&super::site::counted(site, &by_name), unix_ms());
                 looked.map_err(|error| BadRequest::new("query", error.to_string()))?;
             }
-            return Ok((rows(collector.finish()), missing));
+            return Ok(Answered { table: collector.finish(), missing });
         }
         let named = query.sites().map(|ids| ids.into_iter().map(str::to_owned).collect::<BTreeSet<String>>());
         let wanted = |id: &str| named.as_ref().is_none_or(|named| named.contains(id));
         let sites: Vec<&str> = crawls.sites().map(|site| site.site.id.as_str()).filter(|id| wanted(id)).collect();
-        let answered = self.look(node, swarm, &QueryText::Whole(text), &sites).await?;
-        Ok((rows(answered.table), answered.missing))
+        self.look(node, swarm, &QueryText::Whole(text.to_owned()), &sites).await
     }
 
     /// Has all nodes look at the URLs of sites.
@@ -385,7 +392,7 @@ impl Shared {
         let which = match &order.criterions {
             None => Which::One(order.name(&self.urls)?),
             Some(criterions) => {
-                criterions.query(Source::Urls)?;
+                criterions.query_of_all(Source::Urls)?;
                 Which::Those(criterions.clone())
             }
         };
@@ -429,7 +436,7 @@ impl Shared {
     async fn change_those(&self, node: &Node, swarm: &Arc<Swarm>, alike: &Alike, criterions: &Criterions) -> Outcome {
         let Alike { site, crawl, amendment, delayed_type } = alike;
         let kept = |error: String| Failed::new(code::NOT_KEPT, error);
-        let query = criterions.query(Source::Urls)?;
+        let query = criterions.query_of_all(Source::Urls)?;
         let text = QueryText::Criterions {
             condition: criterions.condition.clone(),
             order: criterions.order.clone(),
@@ -449,7 +456,7 @@ impl Shared {
         Ok(json!(changed.iter().filter(|changed| **changed == Some(true)).count()))
     }
 
-    /// What goes with URLs that were deleted or cleaned: their notes, and their contents if that is asked for now.
+    /// What goes with URLs that were deleted or cleaned: their notes, and their contents. Those of deleted ones stay until they are purged, if that is not asked for now.
     async fn clear_away(
         &self,
         node: &Node,
@@ -462,12 +469,12 @@ impl Shared {
         if !matches!(amendment, Amendment::Delete | Amendment::Clean) {
             return Ok(());
         }
-        let known = self.known(node, swarm, crawl, names).await?;
-        let keys: Vec<(UrlKey, String)> =
-            known.into_iter().flatten().map(|known| (known.copy.key, known.kept.record.url)).collect();
-        let ids: Vec<String> = keys.iter().map(|(key, _)| key.id().to_string()).collect();
-        self.remove_notes(node, swarm, crawl, &ids).await?;
+        let known: Vec<Known> = self.known(node, swarm, crawl, names).await?.into_iter().flatten().collect();
+        let begins = |known: &Known| (amendment == Amendment::Clean).then_some(known.kept.record.progress.round);
+        let urls = known.iter().map(|known| (known.copy.key.id().to_string(), begins(known))).collect();
+        self.remove_notes(node, swarm, crawl, &urls).await?;
         if amendment == Amendment::Delete && delayed_type == NOW {
+            let keys = known.into_iter().map(|known| (known.copy.key, known.kept.record.url)).collect();
             self.purge_urls(node, swarm, crawl, keys).await?;
         }
         Ok(())
@@ -531,9 +538,9 @@ pub(super) fn objects(table: Table) -> Vec<Json> {
     rows.into_iter().map(|row| Json::Object(object(row))).collect()
 }
 
-fn rows(table: Table) -> Json {
-    let head = json!(table.head);
-    json!({"head": head, "rows": objects(table)})
+/// Rows by place.
+fn lists(table: Table) -> Vec<Vec<Json>> {
+    table.rows.into_iter().map(|row| row.into_iter().map(json_of).collect()).collect()
 }
 
 /// The slots that this node answers for: those that it holds. One that is its cluster all by itself answers for all, also before it may fetch.

@@ -143,6 +143,11 @@ pub struct RegistryRules {
     pub patience: Micros,
     /// Changes under way at once.
     pub proposals_max: usize,
+    /// Where more is held than this, a list of it is long, and the same node is not told it again within `repeat_after`: while thousands of definitions change digests differ
+    /// most of the time, and most of what the list would bring comes by itself.
+    pub list_short: usize,
+    /// How long what binds waits then for more of its kind, to be compared together with it.
+    pub compare_gap: Micros,
 }
 
 impl Default for RegistryRules {
@@ -152,7 +157,9 @@ impl Default for RegistryRules {
             repeat_after: SECOND / 2,
             spread_patience: 2 * SECOND,
             patience: 10 * SECOND,
-            proposals_max: 64,
+            proposals_max: 256,
+            list_short: 256,
+            compare_gap: SECOND / 20,
         }
     }
 }
@@ -207,6 +214,8 @@ pub struct Registry {
     storing: BTreeMap<u64, Storing>,
     next_store: u64,
     next_compare: Micros,
+    /// Not again before.
+    compare_from: Micros,
     /// Names that nobody crawls under any more.
     gone: Gone,
     /// The nodes that are enrolled.
@@ -215,6 +224,8 @@ pub struct Registry {
     bindings: u64,
     /// The last digest that each node told of, and in which life.
     heard: BTreeMap<NodeId, (u32, u64)>,
+    /// When each node may be told next what is held here.
+    tell_from: BTreeMap<NodeId, Micros>,
     /// Who has everything that binds here: in which life, and as of which of our bindings.
     knowing: BTreeMap<NodeId, (u32, u64)>,
     /// Who waits to hear that we have what binds, and when it is looked next whether that can be said.
@@ -240,10 +251,12 @@ impl Registry {
             storing: BTreeMap::new(),
             next_store: 0,
             next_compare: now,
+            compare_from: now,
             gone: Gone::default(),
             enrolled: BTreeMap::new(),
             bindings: 0,
             heard: BTreeMap::new(),
+            tell_from: BTreeMap::new(),
             knowing: BTreeMap::new(),
             owed: BTreeSet::new(),
             next_look: Micros::MAX,
@@ -383,6 +396,7 @@ impl Registry {
         }
         if now >= self.next_compare {
             self.next_compare = now + self.rules.compare_every;
+            self.compare_from = if self.lists_are_long() { now + self.rules.compare_gap } else { now };
             if !planted!(self.planted, DefinitionsNotCompared) {
                 for to in around.others(self.me) {
                     out.push(Effect::Send { to, saying: self.comparison(to) });
@@ -549,7 +563,7 @@ impl Registry {
         }
         self.look_who_knows();
         if self.bindings > before {
-            self.next_compare = now; // voters wait to hear that we know
+            self.next_compare = self.next_compare.min(now.max(self.compare_from)); // voters wait to hear that we know
         }
     }
 
@@ -619,8 +633,7 @@ impl Registry {
                 self.heard.insert(from, (boot, digest));
                 self.look_who_knows();
                 if digest != self.digest {
-                    let saying = Saying::Held { versions: self.versions(), answer: false };
-                    out.push(Effect::Send { to: from, saying });
+                    self.tell_what_is_held(now, from, out);
                 }
             }
             Saying::Held { versions, answer } => {
@@ -630,6 +643,21 @@ impl Registry {
                 self.compare(from, &versions, answer, out);
             }
         }
+    }
+
+    fn lists_are_long(&self) -> bool {
+        self.held.len() > self.rules.list_short
+    }
+
+    /// Where digests differ the other node hears what is held here; if that is long and it has just heard it, the two compare again instead.
+    fn tell_what_is_held(&mut self, now: Micros, to: NodeId, out: &mut Vec<Effect>) {
+        let from = self.tell_from.get(&to).copied().unwrap_or(now);
+        if self.lists_are_long() && now < from {
+            self.next_compare = self.next_compare.min(from);
+            return;
+        }
+        self.tell_from.insert(to, now + self.rules.repeat_after);
+        out.push(Effect::Send { to, saying: Saying::Held { versions: self.versions(), answer: false } });
     }
 
     /// Whether whoever holds these versions knows everything that binds here.

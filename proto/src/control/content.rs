@@ -37,6 +37,13 @@ pub enum ContentRequest {
         /// From which byte on.
         from: u32,
     },
+    /// With which round do the contents of a page begin that were not forgotten since?
+    Begins {
+        /// Its crawl.
+        crawl: String,
+        /// As people write it.
+        url: String,
+    },
 }
 
 /// What is told.
@@ -51,6 +58,8 @@ pub enum ContentAnswer {
         /// Bytes of all parts.
         total: u32,
     },
+    /// The round with which contents begin.
+    Begins(Round),
 }
 
 /// The versions of a page that one node has.

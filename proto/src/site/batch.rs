@@ -3,7 +3,8 @@
 use serde_json::{Map, Value as Json};
 
 use super::operation::{BadRequest, object, without_nulls};
-use super::{GENERAL_SITE, Site};
+use super::{GENERAL_SITE, Site, flag, state};
+use crate::date;
 use crate::error_mask::{ErrorBit, ErrorMask};
 
 /// Items of a batch.
@@ -12,6 +13,8 @@ pub const ITEMS_MAX: usize = 1_000;
 const SECONDS_DEFAULT: u64 = 360;
 /// Seconds that a batch may take at most.
 const SECONDS_MAX: u64 = 86_400;
+/// Whether items that the time did not suffice for are left out of the batch that goes out.
+const DROPS: &str = "removeUnprocessedItems";
 
 /// A batch.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +45,11 @@ impl Batch {
                 return Err(BadRequest::new(name, "is no number".to_owned()));
             }
         }
+        if let Some(said) = fields.get(DROPS)
+            && let Err(error) = flag(said.clone())
+        {
+            return Err(BadRequest::new(DROPS, error.to_string()));
+        }
         let item = |(at, item): (usize, Json)| BatchItem::read(item).map_err(|bad| named(at, bad));
         let items = items.into_iter().enumerate().map(item).collect::<Result<_, _>>()?;
         Ok(Batch { fields, items })
@@ -57,6 +65,11 @@ impl Batch {
             0 => SECONDS_DEFAULT,
             seconds => seconds.min(SECONDS_MAX),
         }
+    }
+
+    /// Whether items that the time did not suffice for are left out.
+    pub fn drops_late_items(&self) -> bool {
+        self.fields.get(DROPS).is_some_and(|said| flag(said.clone()).unwrap_or(false))
     }
 
     /// How often links that were found are crawled too, the first time included.
@@ -176,6 +189,26 @@ impl BatchItem {
         Site::read(Json::Object(site)).map_err(|bad| BadRequest::new(&format!("siteObj.{}", bad.field), bad.what))
     }
 
+    /// Which limit of its site is passed, by what `siteObj` says that the site has come to: of these bits that of errors, or that of pages. The site of the item is
+    /// suspended then, as the original does it with the site.
+    pub fn limited(&mut self, site: &Site, errors: ErrorBit, pages: ErrorBit, now_unix_ms: u64) -> Option<ErrorBit> {
+        let Some(Json::Object(said)) = self.fields.get_mut("siteObj") else { return None };
+        let number = |name: &str| said.get(name).and_then(Json::as_u64).unwrap_or(0);
+        let bit = match (number("errors"), number("resources")) {
+            (has, _) if site.max_errors > 0 && has > site.max_errors => errors,
+            (_, has) if site.max_resources > 0 && has > site.max_resources => pages,
+            _ => return None,
+        };
+        let mask = ErrorMask(number("errorMask") | bit.mask().0);
+        let failed = number("errors").saturating_add(1);
+        let now = Json::from(date::format(now_unix_ms));
+        let suspended = Json::from(state::SUSPENDED);
+        let fields =
+            [("errorMask", Json::from(mask.0)), ("errors", Json::from(failed)), ("tcDate", now), ("state", suspended)];
+        said.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+        Some(bit)
+    }
+
     /// A link of its page as an item: of the same site, by the same rules.
     pub fn of_link(&self, url: &str) -> BatchItem {
         let mut fields = self.fields.clone();
@@ -276,6 +309,29 @@ mod tests {
     }
 
     #[test]
+    fn a_site_beyond_its_limits_is_suspended() {
+        let limited = |fields: Json| {
+            let mut site = json!({"id": "a", "maxErrors": 3, "maxResources": 10, "errorMask": 1});
+            site.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            let item = json!({"siteId": "a", "urlObj": {"url": "http://a.example/"}, "siteObj": site});
+            let mut batch = Batch::read(json!({"items": [item]})).unwrap();
+            let item = &mut batch.items[0];
+            let site = item.site().unwrap();
+            let bit = item.limited(&site, ErrorBit::SiteErrorsMax, ErrorBit::SiteResourcesMax, 0);
+            (bit, item.fields["siteObj"].clone())
+        };
+        assert_eq!(limited(json!({"errors": 3, "resources": 10})).0, None, "it has all of them");
+        assert_eq!(limited(json!({"errors": 9, "maxErrors": 0})).0, None, "0 is no limit");
+        let (bit, site) = limited(json!({"errors": 4, "resources": 11}));
+        assert_eq!(
+            (bit, &site["errorMask"], &site["errors"]),
+            (Some(ErrorBit::SiteErrorsMax), &json!(1 | 1 << 14), &json!(5))
+        );
+        assert_eq!((&site["state"], &site["tcDate"]), (&json!(3), &json!("1970-01-01 00:00:00")));
+        assert_eq!(limited(json!({"resources": 11})).0, Some(ErrorBit::SiteResourcesMax));
+    }
+
+    #[test]
     fn a_link_is_an_item_of_the_same_site() {
         let item = json!({"siteId": "a", "properties": {"X": 1}, "depth": 2, "urlObj": {"url": "http://a.example/", "crawled": 4},
             "urlContentResponse": {"url": "http://a.example/"}});
@@ -303,6 +359,7 @@ mod tests {
             (json!({"items": [{"urlObj": 1}]}), "items[0].urlObj"),
             (json!({"items": [], "maxItems": "many"}), "maxItems"),
             (json!({"items": [], "maxIterations": -1}), "maxIterations"),
+            (json!({"items": [], "removeUnprocessedItems": 2}), "removeUnprocessedItems"),
             (json!({"items": [{"urlObj": {"url": "x"}, "siteObj": {"nosuch": 1}}]}), "items[0].siteObj.nosuch"),
             (
                 json!({"items": [{"urlObj": {"url": "x"}, "properties": {"template": {"tags": {"a": "//["}}}}]}),

@@ -10,6 +10,7 @@
 mod attribute;
 pub mod batch;
 pub mod content;
+mod custom;
 mod fetch;
 mod filter;
 mod frequency;
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
 pub use self::content::{UrlContent, UrlPut};
+pub use self::custom::SqlCustom;
 pub use self::fetch::{FetchLock, Turns, UrlFetch, shares};
 pub use self::filter::SiteFilter;
 pub use self::frequency::{Allowed, Frequencies, Turn};
@@ -316,14 +318,17 @@ pub fn md5_of(bytes: &[u8]) -> String {
 }
 
 impl Site {
-    /// The site that is there from the beginning: it takes every URL it is given, and follows no link.
+    /// The site that is there from the beginning: it takes every URL it is given, follows no link, and has pages of some types processed by general rules.
     pub fn general() -> Site {
         let everything = SiteFilter { pattern: "htt(.*)".to_owned(), ..SiteFilter::default() };
+        let (name, value) = ("PROCESS_CTYPES", "text/html,text/xml,application/rss+xml,text/json");
+        let processed = Property { name: name.to_owned(), value: value.to_owned(), ..Property::default() };
         Site {
             id: GENERAL_SITE.to_owned(),
             description: "URLs that belong to no other site".to_owned(),
             url_type: url_type::SINGLE,
             filters: vec![everything],
+            properties: vec![processed],
             ..Site::default()
         }
     }
@@ -471,8 +476,13 @@ impl Row for Site {
             "maxURLsFromPage" => Value::int(self.max_urls_from_page),
             "maxResources" => Value::int(self.max_resources),
             "maxErrors" => Value::int(self.max_errors),
+            "maxResourceSize" => Value::int(self.max_resource_size),
             "requestDelay" => Value::int(self.request_delay),
+            "processingDelay" => Value::int(self.processing_delay),
+            "httpTimeout" => Value::int(self.http_timeout),
+            "fetchType" => Value::int(self.fetch_type),
             "recrawlPeriod" => Value::int(self.recrawl_period),
+            "recrawlDate" => time(&self.recrawl_date),
             "cDate" => time(&self.c_date),
             "uDate" => time(&self.u_date),
             "tcDate" => time(&self.tc_date),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::{Ignored, Site, SiteDefinition, flag, update};
-use crate::query::{Query, Source};
+use crate::query::{Query, ROWS_MAX, Source};
 
 /// Codes of answers.
 pub mod code {
@@ -365,6 +365,14 @@ impl Criterions {
         };
         Query::of_criterions(source, &self.condition, &self.order, limit, offset)
             .map_err(|error| BadRequest::new("criterions", error.to_string()))
+    }
+}
+
+impl Criterions {
+    /// The query that they are where all are meant that meet them, up to the largest answer, if no LIMIT is said.
+    pub fn query_of_all(&self, source: Source) -> Result<Query, BadRequest> {
+        let limit = self.limit.clone().or(Some(Json::from(ROWS_MAX)));
+        Criterions { limit, ..self.clone() }.query(source)
     }
 }
 

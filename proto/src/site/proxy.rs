@@ -30,6 +30,29 @@ pub struct SiteProxy {
     /// Kept and told.
     #[serde(rename = "countryCode")]
     pub country_code: String,
+    // Where it stands and what it may be used for: kept and told as they were given.
+    #[serde(rename = "countryName", skip_serializing_if = "Option::is_none")]
+    country_name: Option<Json>,
+    #[serde(rename = "regionCode", skip_serializing_if = "Option::is_none")]
+    region_code: Option<Json>,
+    #[serde(rename = "regionName", skip_serializing_if = "Option::is_none")]
+    region_name: Option<Json>,
+    #[serde(rename = "cityName", skip_serializing_if = "Option::is_none")]
+    city_name: Option<Json>,
+    #[serde(rename = "zipCode", skip_serializing_if = "Option::is_none")]
+    zip_code: Option<Json>,
+    #[serde(rename = "timeZone", skip_serializing_if = "Option::is_none")]
+    time_zone: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latitude: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longitude: Option<Json>,
+    #[serde(rename = "metroCode", skip_serializing_if = "Option::is_none")]
+    metro_code: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<Json>,
+    #[serde(rename = "categoryId", skip_serializing_if = "Option::is_none")]
+    category_id: Option<Json>,
     /// Counted by the node that is asked; never kept.
     pub faults: u32,
     #[serde(rename = "siteId", skip_serializing)]
@@ -52,6 +75,17 @@ impl Default for SiteProxy {
             faults_max: 0,
             description: String::new(),
             country_code: String::new(),
+            country_name: None,
+            region_code: None,
+            region_name: None,
+            city_name: None,
+            zip_code: None,
+            time_zone: None,
+            latitude: None,
+            longitude: None,
+            metro_code: None,
+            limits: None,
+            category_id: None,
             faults: 0,
             site_id: Ignored,
             id: Ignored,
@@ -266,6 +300,18 @@ mod tests {
         ] {
             assert!(proxy(body.clone()).unwrap_err().to_string().contains(field), "{body}");
         }
+    }
+
+    #[test]
+    fn what_is_said_of_a_proxy_besides_is_kept_as_it_was_given() {
+        let said =
+            json!({"siteId": "a", "host": "p:1", "countryName": "Ukraine", "latitude": 50.4, "limits": {"day": 100}});
+        let told = serde_json::to_value(proxy(said.clone()).unwrap()).unwrap();
+        assert_eq!(
+            (&told["countryName"], &told["latitude"], &told["limits"]),
+            (&said["countryName"], &said["latitude"], &said["limits"])
+        );
+        assert!(told.get("zipCode").is_none());
     }
 
     #[test]

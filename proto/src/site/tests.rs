@@ -10,7 +10,7 @@ use crate::cluster::registry::{Definition, DefinitionKey, DefinitionKind, Versio
 use crate::crawl::crawls::Crawls;
 use crate::crawl::filter::{Filter, FilterRules};
 use crate::id::NodeId;
-use crate::query::Source;
+use crate::query::{Condition, SITE_FIELDS, Source};
 use crate::url::{CanonicalUrl, UrlRules};
 
 fn site(fields: serde_json::Value) -> Site {
@@ -46,6 +46,19 @@ fn a_site_has_the_names_and_defaults_of_the_original() {
         assert_eq!(told[name], value, "{name}");
     }
     assert_eq!(Site::read(told).unwrap(), plain, "what is told can be handed in again");
+}
+
+#[test]
+fn every_field_that_queries_name_has_a_value_of_its_kind() {
+    let date = "2026-11-17 02:00:00";
+    let mut dated =
+        site(json!({"urls": ["http://example.com/"], "recrawlDate": date, "tcDate": date, "httpTimeout": 7}));
+    (dated.c_date, dated.u_date) = (Some(date.to_owned()), Some(date.to_owned()));
+    for (name, kind) in SITE_FIELDS {
+        assert_eq!(dated.value(name).kind(), *kind, "{name}");
+    }
+    let query = "httpTimeout < 10 AND maxResourceSize = 0 AND recrawlDate < '2027-01-01' AND fetchType = 1";
+    assert!(Condition::parse(Source::Sites, query).unwrap().admits(&dated, 0));
 }
 
 #[test]

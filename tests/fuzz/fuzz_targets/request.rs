@@ -9,7 +9,7 @@ use proto::site::batch::Batch;
 use proto::site::page_filter::{Looked, Moment};
 use proto::site::{
     Attribute, BadRequest, Operation, ProxyOrder, Site, SiteCleanup, SiteDefinition, SiteDelete, SiteFind, SiteStatus,
-    SiteUpdate, Upkeep, UrlContent, UrlFetch, UrlNew, UrlOrder, UrlPut,
+    SiteUpdate, SqlCustom, Upkeep, UrlContent, UrlFetch, UrlNew, UrlOrder, UrlPut,
 };
 use serde_json::Value as Json;
 
@@ -103,6 +103,7 @@ fuzz_target!(|text: &str| {
     said(UrlFetch::read(body.clone())).and_then(|fetch| said(fetch.checked()));
     said(UrlContent::read(body.clone())).and_then(|content| said(content.order().name(&Default::default())));
     said(UrlPut::read(body.clone())).map(|put| put.data().expect("a put that was read has data"));
+    said(SqlCustom::read(body.clone())).map(|request| request.queries.len());
     said(Upkeep::read(body.clone())).map(|upkeep| upkeep.share());
     said(Attribute::read(body.clone()));
     said(Attribute::read_which(body.clone()));

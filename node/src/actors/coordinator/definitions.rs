@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use actix::{AsyncContext, Context, Handler, ResponseFuture};
-use proto::cluster::coordinator::Input;
+use proto::cluster::coordinator::{Effect, Input};
 use proto::cluster::registry::{Definition, NotDefined, Version};
 use proto::cluster::slot_set::SlotSet;
 use proto::control::crawl::CrawlCounts;
@@ -34,6 +34,16 @@ pub(super) struct Counting {
     /// Since when, and in which slots.
     under_way: Option<(Micros, SlotSet)>,
     next: Micros,
+}
+
+/// The definitions that come into force with these effects. They do so together, before anybody hears of the first: what depends on all that is defined is worked out once
+/// and not for each.
+pub(super) fn all_redefined(effects: &mut [Effect]) -> Vec<Definition> {
+    let of = |effect: &mut Effect| match effect {
+        Effect::Redefined { definitions } => std::mem::take(definitions),
+        _ => Vec::new(),
+    };
+    effects.iter_mut().flat_map(of).collect()
 }
 
 impl Coordinator {

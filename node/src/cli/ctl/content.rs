@@ -63,19 +63,21 @@ pub(super) async fn content(
     as_json: bool,
 ) -> Result<Exit, Complaint> {
     let reading = Reading { asked: connection, crawl: &arguments.crawl };
-    let (mut versions, missing) = reading.find(&arguments.url).await.map_err(Complaint::failed)?;
-    versions.retain(|held| arguments.round.is_none_or(|round| held.version.round == round));
-    let Some(newest) = versions.iter().map(|held| held.version.round).max() else {
+    let (versions, missing) = reading.find(&arguments.url).await.map_err(Complaint::failed)?;
+    let begins = reading.begins(&arguments.url).await.map_err(Complaint::failed)?;
+    let is_meant = |round: u32| round >= begins && arguments.round.is_none_or(|only| round == only);
+    let meant: Vec<Held> = versions.iter().filter(|held| is_meant(held.version.round)).cloned().collect();
+    let Some(newest) = meant.iter().map(|held| held.version.round).max() else {
         let silent = if missing.is_empty() { String::new() } else { format!(" ({})", missing.join("; ")) };
         return Err(Complaint::failed(format!("no node that answers has a version of {}{silent}", arguments.url)));
     };
     if arguments.what == What::Processed {
         let nothing = || Complaint::failed(format!("nothing was made of {} by the rules of a site", arguments.url));
         let (_, record) =
-            reading.processed_of(&arguments.url, &versions).await.map_err(Complaint::failed)?.ok_or_else(nothing)?;
+            reading.processed_of(&arguments.url, &meant).await.map_err(Complaint::failed)?.ok_or_else(nothing)?;
         return written(&record, arguments.output.as_deref()).map(|()| Exit::Done);
     }
-    let read = reading.read(&arguments.url, versions, arguments.round.unwrap_or(newest)).await;
+    let read = reading.read(&arguments.url, versions, newest).await;
     let (page, payload) = read.map_err(Complaint::failed)?;
     let bytes = match arguments.what {
         What::Processed => unreachable!("told above"),

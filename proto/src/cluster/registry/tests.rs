@@ -26,13 +26,18 @@ struct World {
 /// Those of them who grant leases.
 const VOTERS: [NodeId; 3] = [NodeId(0), NodeId(1), NodeId(2)];
 
+/// Every list counts as long: what is said less often then must still be enough.
+fn rules() -> RegistryRules {
+    RegistryRules { list_short: 0, ..RegistryRules::default() }
+}
+
 fn key(name: u8) -> DefinitionKey {
     DefinitionKey { kind: DefinitionKind::Crawl, name: format!("crawl-{name}") }
 }
 
 impl World {
     fn new(nodes: u64) -> World {
-        let registry = |node| Registry::new(0, NodeId(node), 1, RegistryRules::default(), Planted::default());
+        let registry = |node| Registry::new(0, NodeId(node), 1, rules(), Planted::default());
         World {
             nodes: (0..nodes).map(registry).collect(),
             up: (0..nodes).map(NodeId).collect(),
@@ -128,8 +133,7 @@ impl World {
         let at = node as usize;
         if self.up.insert(NodeId(node)) {
             self.boots[at] += 1;
-            let mut fresh =
-                Registry::new(self.now, NodeId(node), self.boots[at], RegistryRules::default(), Planted::default());
+            let mut fresh = Registry::new(self.now, NodeId(node), self.boots[at], rules(), Planted::default());
             fresh.load(self.disks[at].values().cloned().collect());
             self.nodes[at] = fresh;
         }
@@ -396,6 +400,27 @@ fn what_is_spoken_for_goes_with_the_comparison() {
     assert!(left.iter().all(|left| *left > 0) && left.iter().sum::<u64>() <= 18, "{left:?}");
 }
 
+#[test]
+fn a_long_list_is_not_told_again_at_once() {
+    let mut world = World::new(2);
+    let (me, other) = (NodeId(0), NodeId(1));
+    let held = |world: &mut World| {
+        world.letters.clear();
+        let saying = Saying::Compare { digest: 7, counts: Vec::new() };
+        world.step(me, Input::Received { from: other, boot: 1, saying });
+        world.letters.iter().filter(|(_, _, _, saying)| matches!(saying, Saying::Held { .. })).count()
+    };
+    assert_eq!(held(&mut world), 1, "nothing is held, and that is no long list");
+    assert_eq!(held(&mut world), 1);
+    world.step(me, Input::Proposed { ticket: 1, key: key(0), expects: None, body: Some(vec![1]) });
+    assert_eq!(held(&mut world), 0, "it heard one just now");
+    world.now += rules().repeat_after;
+    assert_eq!(held(&mut world), 1);
+    assert_eq!(held(&mut world), 0);
+    let soon = world.nodes[0].next_wake();
+    assert!(soon <= world.now + rules().repeat_after, "the two compare again then");
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Define(u64, u8, u8),
@@ -473,7 +498,7 @@ proptest! {
                 body: Some(vec![body]),
             })
             .collect();
-        let fresh = || Registry::new(0, NodeId(0), 1, RegistryRules::default(), Planted::default());
+        let fresh = || Registry::new(0, NodeId(0), 1, rules(), Planted::default());
         let (mut one, mut other) = (fresh(), fresh());
         one.load(definitions.clone());
         other.load(definitions.into_iter().rev().collect());
