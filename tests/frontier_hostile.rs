@@ -57,7 +57,7 @@ async fn clients_that_never_read_cost_bounded_memory() {
     }
     let before = running.memory().0;
     let mut tasks = JoinSet::new();
-    // Each with a connection of its own, so that none is held up by another's window: those that put, batch, list and take, and read nothing of it.
+    // Each with a connection of its own, so that none is held up by another's window: those that put, batch, name, list and take, and read nothing of it.
     for number in 0..12 {
         let mut client = ready(&address).await;
         tasks.spawn(async move {
@@ -78,6 +78,17 @@ async fn clients_that_never_read_cost_bounded_memory() {
             let most = 10_000;
             let taken = flood(&send, batch, most).await;
             assert!(taken < most, "batches are read for ever");
+            taken
+        });
+        let mut client = ready(&address).await;
+        tasks.spawn(async move {
+            // The name of a URL may be as long as a message, and 1,024 of them may wait to be acknowledged: 4 GiB.
+            let (send, sent) = mpsc::channel(1);
+            let _acks = client.put_ur_ls(ReceiverStream::new(sent)).await.unwrap();
+            let named = |n: usize| api::UrlItem { id: format!("{n}/{}", "x".repeat(4_000_000)), ..Default::default() };
+            let most = 50;
+            let taken = flood(&send, named, most).await;
+            assert!(taken < most, "URLs with long names are read for ever");
             taken
         });
         let mut client = ready(&address).await;
@@ -103,7 +114,7 @@ async fn clients_that_never_read_cost_bounded_memory() {
     }
     assert_eq!(take(&mut client, wanted("other", "k", 0, 0, 30)).await.len(), 20);
     tasks.join_all().await;
-    // 48 connections with a window of 4 MiB each, 96 lists and 12 takes of which a few answers wait: without bounds it were gigabytes.
+    // 60 connections with a window of 4 MiB each, 96 lists and 12 takes of which a few answers wait: without bounds it were gigabytes.
     assert_memory(&running, before, 500 * MIB);
     assert!(running.kill());
 }

@@ -2,13 +2,14 @@
 //! acknowledgements nothing more is read of it.
 
 use futures_util::{FutureExt, StreamExt};
+use prost::Message;
 use proto::clients::ask::{Item, Taken};
 use proto::clients::record::ClientUrl;
-use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use super::api::{self, url_item};
 use super::desk::Desk;
+use super::outbox::Outbox;
 use super::service::{item, status};
 use crate::metrics::frontier::FrontierMetrics;
 
@@ -16,17 +17,15 @@ use crate::metrics::frontier::FrontierMetrics;
 pub(super) const URLS_WINDOW: usize = 1_024;
 /// Batches that are read and not acknowledged.
 pub(super) const BATCHES_WINDOW: usize = 16;
-/// Bytes of URLs that are carried out together.
-const BYTES_MAX: usize = 4 << 20;
-
-type Answers<T> = mpsc::Sender<Result<T, Status>>;
+/// Bytes of URLs that are carried out together, and of names that wait to be acknowledged: more would go in several parcels, one after the other.
+const BYTES_MAX: usize = 1 << 20;
 
 /// Carries out PutURLs.
 pub(super) async fn urls(
     desk: Desk,
     metrics: FrontierMetrics,
     mut stream: Streaming<api::UrlItem>,
-    answers: Answers<api::AckMessage>,
+    answers: Outbox<api::AckMessage>,
 ) {
     loop {
         let (read, end) = read(&mut stream, URLS_WINDOW, understand).await;
@@ -44,7 +43,7 @@ pub(super) async fn urls(
         for (id, is_item) in acks {
             let became = if is_item { taken.next().unwrap_or(Taken::Failed) } else { Taken::Skipped };
             let ack = api::AckMessage { id, status: status(became).into() };
-            if answers.send(Ok(ack)).await.is_err() {
+            if !answers.send(ack).await {
                 return; // nobody listens any more
             }
         }
@@ -59,7 +58,7 @@ pub(super) async fn batches(
     desk: Desk,
     metrics: FrontierMetrics,
     mut stream: Streaming<api::DiscoveredBatch>,
-    answers: Answers<api::BatchAck>,
+    answers: Outbox<api::BatchAck>,
 ) {
     loop {
         let (read, end) = read(&mut stream, BATCHES_WINDOW, understand_batch).await;
@@ -77,7 +76,7 @@ pub(super) async fn batches(
         for (id, items) in acks {
             let mut became = |is_item| if is_item { taken.next().unwrap_or(Taken::Failed) } else { Taken::Skipped };
             let statuses = items.into_iter().map(|is_item| status(became(is_item)).into()).collect();
-            if answers.send(Ok(api::BatchAck { id, statuses })).await.is_err() {
+            if !answers.send(api::BatchAck { id, statuses }).await {
                 return;
             }
         }
@@ -110,15 +109,11 @@ async fn read<M, T>(stream: &mut Streaming<M>, limit: usize, understand: impl Fn
 }
 
 /// Tells a client why its stream ended, if it did not end it itself; says whether it has ended.
-async fn tell_end<T>(end: End, answers: &Answers<T>) -> bool {
-    match end {
-        None => false,
-        Some(Ok(())) => true,
-        Some(Err(error)) => {
-            let _ = answers.send(Err(error)).await;
-            true
-        }
+async fn tell_end<T: Message>(end: End, answers: &Outbox<T>) -> bool {
+    if let Some(Err(error)) = &end {
+        answers.fail(error.clone()).await;
     }
+    end.is_some()
 }
 
 /// What a client hands in, and the name it is acknowledged by; and how much that is.

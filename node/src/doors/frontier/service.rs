@@ -6,18 +6,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prost::Message;
 use proto::clients::ask::{Act, Ask, Counts, Filter, Item, Look, Said, Setting, Taken, Told, slot_of};
 use proto::clients::identity::{ITEM_BYTES_MAX, check_key, crawl_name, queue_key};
 use proto::cluster::slot_set::SlotSet;
 use proto::id::{NodeId, SLOTS, Slot};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::api::url_frontier_server::UrlFrontier;
 use super::api::{self, get_params, url_item};
 use super::desk::{Desk, Unavailable, shares};
+use super::outbox::{Outbox, outbox};
 use super::put;
 use crate::edges::clock::unix_ms;
 use crate::metrics::frontier::FrontierMetrics;
@@ -26,8 +27,8 @@ use crate::metrics::frontier::FrontierMetrics;
 const PAGE_DEFAULT: u32 = 100;
 /// Keys in one answer: it must fit into a message.
 const QUEUES_PAGE_MAX: u64 = 10_000;
-/// URLs on their way to a client that reads slowly, of up to 60 KiB each.
-const STREAM_ROOM: usize = 16;
+/// URLs on their way to a client that reads slowly; an [`Outbox`] bounds their bytes.
+const STREAM_ROOM: usize = 256;
 
 /// Nodes that may fail to answer in one look through all URLs.
 const PASSED_OVER_MAX: usize = 2;
@@ -96,19 +97,19 @@ impl Service {
     /// Opens a stream whose answers `work` sends.
     fn stream<T, F, W>(&self, room: usize, work: W) -> Result<Response<Answers<T>>, Status>
     where
-        T: Send + 'static,
+        T: Message + 'static,
         F: Future<Output = ()> + Send + 'static,
-        W: FnOnce(mpsc::Sender<Result<T, Status>>) -> F,
+        W: FnOnce(Outbox<T>) -> F,
     {
         let busy = |_| Status::resource_exhausted("too many streams are open; come again later");
         let open = Arc::clone(&self.streams).try_acquire_owned().map_err(busy)?;
-        let (sender, answers) = mpsc::channel(room);
+        let (sender, answers) = outbox(room);
         let work = work(sender);
         tokio::spawn(async move {
             work.await;
             drop(open);
         });
-        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+        Ok(Response::new(Box::pin(answers)))
     }
 
     async fn set(&self, crawl: &str, key: &str, local: bool, setting: Setting) -> Result<bool, Status> {
@@ -195,7 +196,7 @@ impl Service {
         &self,
         what: &UrlLook,
         mut page: (u64, u64),
-        tell: Option<&mpsc::Sender<Result<api::UrlItem, Status>>>,
+        tell: Option<&Outbox<api::UrlItem>>,
     ) -> Result<u64, Unavailable> {
         let places = self.desk.places().await?;
         let (all, mut passed_over) = ((0..SLOTS).map(Slot).collect(), BTreeSet::new());
@@ -226,7 +227,7 @@ impl Service {
                 page = (skip.saturating_sub(met), take.saturating_sub(urls.len() as u64));
                 for url in urls {
                     if let Some(answers) = tell
-                        && answers.send(Ok(item_of(url))).await.is_err()
+                        && !answers.send(item_of(url)).await
                     {
                         return Ok(met_all); // nobody listens any more
                     }
@@ -378,7 +379,7 @@ impl UrlFrontier for Service {
             let taken = super::take::take(&desk, crawl, &params, first, &answers, &metrics).await;
             metrics.get_seconds.observe(began.elapsed().as_secs_f64());
             if let Err(error) = taken {
-                let _ = answers.send(Err(unavailable(error))).await;
+                answers.fail(unavailable(error)).await;
             }
         })
     }
@@ -515,7 +516,7 @@ impl UrlFrontier for Service {
         let service = Service::new(self.desk.clone(), self.metrics.clone(), 1);
         self.stream(STREAM_ROOM, move |answers| async move {
             if let Err(error) = service.look_through(&look, (u64::from(start), take), Some(&answers)).await {
-                let _ = answers.send(Err(unavailable(error))).await;
+                answers.fail(unavailable(error)).await;
             }
         })
     }
