@@ -7,6 +7,7 @@ use super::spider::{SpiderAsk, SpiderSaid};
 use crate::cluster::slot_set::SlotSet;
 use crate::id::Slot;
 use crate::score::rounds::{RankAsk, RankSaid};
+use crate::source::lend::Stamp;
 
 /// URLs in one question, and their bytes: a question fits into a request between nodes.
 pub const PUT_ITEMS_MAX: usize = 1_024;
@@ -86,6 +87,15 @@ pub enum Ask {
     Spider(SpiderAsk),
     /// About scores over the whole graph.
     Rank(RankAsk),
+    /// Make a stamp of your clock.
+    Stamp,
+}
+
+impl Ask {
+    /// Whether it changes what is kept: it must not be carried out once whoever asked has given up.
+    pub fn is_change(&self) -> bool {
+        matches!(self, Ask::Put(_) | Ask::Act(_) | Ask::Spider(_))
+    }
 }
 
 /// A change of what is kept.
@@ -315,6 +325,10 @@ pub enum Said {
     Spider(SpiderSaid),
     /// About scores.
     Rank(RankSaid),
+    /// A stamp.
+    Stamp(Stamp),
+    /// The time of the question is over by this clock, or was told by that of a former life. Nothing was done.
+    Late(Stamp),
 }
 
 /// The slot that a question is about, if it is about one.
