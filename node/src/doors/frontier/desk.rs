@@ -27,6 +27,7 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 use tracing::warn;
 
 use super::doubtful::Doubtful;
+use super::forget::forget;
 use super::parcels::{Delivered, deliver};
 use crate::clustered::{seal, unseal};
 use crate::edges::clock::{mono, unix_ms};
@@ -40,6 +41,8 @@ use crate::scoring::cluster::ClusterScoring;
 
 /// How long another node is waited for: longer than a write may take until it has failed.
 const PEER_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a node is waited for when all are asked what they hold.
+const HELD_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a write is tried while the coordinator has too many.
 const KEEP_PATIENCE: Duration = Duration::from_secs(15);
 /// How long after a refusal it is asked again.
@@ -171,6 +174,7 @@ impl Desk {
                 None => Err(Unavailable("this node computes no scores: [score] by".to_owned())),
             },
             Ask::Stamp => Ok(Said::Stamp(self.stamp())),
+            Ask::Held => self.held().await.map(Said::Held),
         };
         done.unwrap_or_else(|Unavailable(reason)| Said::Refused(reason))
     }
@@ -231,37 +235,32 @@ impl Desk {
     }
 
     async fn act_here(&self, act: Act) -> Result<Said, Unavailable> {
-        let takes = matches!(act, Act::Take { .. });
-        let (mut slots, mut withheld) = (SlotSet::default(), Vec::new());
-        if takes {
-            if !self.is_active() {
-                return Ok(Said::Given { urls: Vec::new(), queues: 0 });
+        if !matches!(act, Act::Take { .. }) {
+            let (held, unix_ms, taker, slots) = (self.held().await?, unix_ms(), Taker::ANY, SlotSet::default());
+            // Others may know queues that this node has never heard of.
+            if act.forgets().is_some_and(|slots| !slots.iter().all(|slot| held.contains(slot))) {
+                return Err(Unavailable("another node holds these queues; ask it".to_owned()));
             }
-            slots = self.places().await?.served;
-            let crawls = self.node.crawls();
-            let own = crawls.open().filter(|(_, fetch)| !fetch.by_clients());
-            withheld.extend(own.map(|(definition, _)| definition.name.clone()));
-        } else if matches!(act, Act::Set { .. }) {
-            let (held, unix_ms, taker) = (self.held().await?, unix_ms(), Taker::ANY);
             let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply });
             let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
             return self.settle_held(decided, &held).await;
         }
-        self.carry_out(act, Taker::Client { withheld }, slots, takes, unix_ms()).await
+        if !self.is_active() {
+            return Ok(Said::Given { urls: Vec::new(), queues: 0 });
+        }
+        let crawls = self.node.crawls();
+        let own = crawls.open().filter(|(_, fetch)| !fetch.by_clients());
+        let withheld = own.map(|(definition, _)| definition.name.clone()).collect();
+        let slots = self.places().await?.served;
+        self.carry_out(act, Taker::Client { withheld }, slots, unix_ms()).await
     }
 
-    async fn carry_out(
-        &self,
-        act: Act,
-        taker: Taker,
-        slots: SlotSet,
-        takes: bool,
-        unix_ms: u64,
-    ) -> Result<Said, Unavailable> {
+    /// Hands URLs out.
+    async fn carry_out(&self, act: Act, taker: Taker, slots: SlotSet, unix_ms: u64) -> Result<Said, Unavailable> {
         let nothing = || Said::Given { urls: Vec::new(), queues: 0 };
         let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply });
         let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
-        let (said, may_be_told) = self.settle(decided, takes).await?;
+        let (said, may_be_told) = self.settle(decided, true).await?;
         Ok(if may_be_told { said } else { nothing() })
     }
 
@@ -316,7 +315,7 @@ impl Desk {
             lease_s,
             delay_default_s: 0,
         };
-        match self.carry_out(act, Taker::ANY, slots, true, unix_ms()).await? {
+        match self.carry_out(act, Taker::ANY, slots, unix_ms()).await? {
             Said::Given { urls, .. } => Ok(urls),
             _ => Ok(Vec::new()),
         }
@@ -336,7 +335,7 @@ impl Desk {
             lease_s: 0,
             delay_default_s: self.node.client_settings().0.delay_s,
         };
-        match self.carry_out(act, Taker::Own, slots, true, unix_ms).await? {
+        match self.carry_out(act, Taker::Own, slots, unix_ms).await? {
             Said::Given { urls, .. } => Ok(urls.into_iter().map(|told| Lease { told, since_ms: unix_ms }).collect()),
             _ => Ok(Vec::new()),
         }
@@ -563,6 +562,39 @@ impl Desk {
             }
         }
         Ok(answers)
+    }
+
+    /// Has queues in these slots forgotten by who holds them, or only in those that this node holds; says how many URLs went.
+    pub async fn forget(
+        &self,
+        slots: SlotSet,
+        local: bool,
+        act: impl Fn(SlotSet, Option<Vec<u8>>) -> Act,
+    ) -> Result<u64, Unavailable> {
+        let open = if local { self.held().await?.iter().filter(|slot| slots.contains(*slot)).collect() } else { slots };
+        let held = || async move { if local { Ok(vec![(self.me, self.held().await?)]) } else { self.holders().await } };
+        let ask = |node, slots, after| {
+            let ask = Ask::Act(act(slots, after));
+            async move {
+                match self.ask(node, ask).await? {
+                    Said::Gone { urls, next } => Ok((urls, next)),
+                    _ => Err(Unavailable("a node answered something else".to_owned())),
+                }
+            }
+        };
+        forget(open, held, ask).await
+    }
+
+    /// What every living node says that it holds.
+    async fn holders(&self) -> Result<Vec<(NodeId, SlotSet)>, Unavailable> {
+        let nodes = self.places().await?.alive;
+        let said = nodes.into_iter().map(|node| async move {
+            match timeout(HELD_PATIENCE, self.ask(node, Ask::Held)).await {
+                Ok(Ok(Said::Held(slots))) => Some((node, slots)),
+                _ => None, // its slots are somebody else's soon
+            }
+        });
+        Ok(futures_util::future::join_all(said).await.into_iter().flatten().collect())
     }
 
     /// Takes URLs in, in their order as far as one URL is concerned, and says what became of each.

@@ -4,6 +4,7 @@
 
 pub mod desk;
 mod doubtful;
+mod forget;
 mod outbox;
 mod parcels;
 mod put;

@@ -171,26 +171,6 @@ impl Service {
         Ok(sum)
     }
 
-    /// Has every node forget something, again until nothing is left to be forgotten.
-    async fn forget(&self, local: bool, act: impl Fn(SlotSet, Option<Vec<u8>>) -> Act + Clone) -> Result<u64, Status> {
-        let parts = self.desk.ask_all(local, |node, slots| {
-            let (desk, act) = (self.desk.clone(), act.clone());
-            async move {
-                let (mut sum, mut after) = (0, None);
-                loop {
-                    let ask = Ask::Act(act(slots.clone(), after.take()));
-                    let Said::Gone { urls, next } = desk.ask(node, ask).await? else { return Err(odd()) };
-                    sum += urls;
-                    if next.is_none() {
-                        return Ok(sum);
-                    }
-                    after = next;
-                }
-            }
-        });
-        Ok(parts.await.map_err(unavailable)?.into_iter().sum())
-    }
-
     /// Looks through URLs node by node, in the order of their names; tells a client those of a page, and says how many were met.
     async fn look_through(
         &self,
@@ -199,7 +179,7 @@ impl Service {
         tell: Option<&Outbox<api::UrlItem>>,
     ) -> Result<u64, Unavailable> {
         let places = self.desk.places().await?;
-        let (all, mut passed_over) = ((0..SLOTS).map(Slot).collect(), BTreeSet::new());
+        let (all, mut passed_over) = (all_slots(), BTreeSet::new());
         let mut open: VecDeque<(NodeId, SlotSet, Option<Vec<u8>>)> =
             shares(&places, &all, &passed_over).into_iter().map(|(node, slots)| (node, slots, None)).collect();
         let mut met_all = 0;
@@ -266,6 +246,10 @@ impl UrlLook {
     }
 }
 
+fn all_slots() -> SlotSet {
+    (0..SLOTS).map(Slot).collect()
+}
+
 fn some(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
@@ -317,7 +301,8 @@ impl UrlFrontier for Service {
         let api::DeleteCrawlMessage { value, local } = request.into_inner();
         let crawl = crawl_name(&value).map_err(wrong)?.to_owned();
         let act = move |slots, _| Act::Delete { slots, crawl: crawl.clone(), key: None };
-        Ok(Response::new(api::Long { value: self.forget(local, act).await? }))
+        let value = self.desk.forget(all_slots(), local, act).await.map_err(unavailable)?;
+        Ok(Response::new(api::Long { value }))
     }
 
     async fn list_queues(&self, request: Request<api::Pagination>) -> Result<Response<api::QueueList>, Status> {
@@ -426,17 +411,9 @@ impl UrlFrontier for Service {
         if key.is_empty() || check_key(&key).is_err() {
             return Ok(Response::new(api::Long { value: 0 })); // no such queue can be
         }
-        let slots = SlotSet::default();
-        let act = Ask::Act(Act::Delete { slots, crawl: crawl.to_owned(), key: Some(key.clone()) });
-        let said = if local {
-            self.ask_if_mine(crawl, &key, act).await?
-        } else {
-            Some(self.desk.ask_owner(crawl, &key, act).await.map_err(unavailable)?)
-        };
-        let value = match said {
-            Some(Said::Gone { urls, .. }) => urls,
-            _ => 0,
-        };
+        let slot = [slot_of(crawl, &key)].into_iter().collect();
+        let act = |slots, _| Act::Delete { slots, crawl: crawl.to_owned(), key: Some(key.clone()) };
+        let value = self.desk.forget(slot, local, act).await.map_err(unavailable)?;
         Ok(Response::new(api::Long { value }))
     }
 
@@ -538,18 +515,15 @@ impl UrlFrontier for Service {
         let api::PurgeUrlParams { key, crawl_id, days } = request.into_inner();
         let crawl = crawl_name(&crawl_id).map_err(wrong)?.to_owned();
         let cutoff_ms = unix_ms().saturating_sub(u64::from(days) * 86_400_000);
-        if let Some(key) = some(key) {
-            if check_key(&key).is_err() {
-                return Ok(Response::new(api::Long { value: 0 }));
-            }
-            let (slots, after) = (SlotSet::default(), None);
-            let act = Act::Purge { slots, crawl: crawl.clone(), key: Some(key.clone()), cutoff_ms, after };
-            let said = self.desk.ask_owner(&crawl, &key, Ask::Act(act)).await.map_err(unavailable)?;
-            let Said::Gone { urls, .. } = said else { return Err(unavailable(odd())) };
-            return Ok(Response::new(api::Long { value: urls }));
-        }
-        let act = move |slots, after| Act::Purge { slots, crawl: crawl.clone(), key: None, cutoff_ms, after };
-        Ok(Response::new(api::Long { value: self.forget(false, act).await? }))
+        let key = some(key);
+        let slots = match &key {
+            Some(key) if check_key(key).is_err() => return Ok(Response::new(api::Long { value: 0 })),
+            Some(key) => [slot_of(&crawl, key)].into_iter().collect(),
+            None => all_slots(),
+        };
+        let act = |slots, after| Act::Purge { slots, crawl: crawl.clone(), key: key.clone(), cutoff_ms, after };
+        let value = self.desk.forget(slots, false, act).await.map_err(unavailable)?;
+        Ok(Response::new(api::Long { value }))
     }
 }
 
