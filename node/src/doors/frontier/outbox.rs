@@ -1,4 +1,4 @@
-//! Answers on their way to a client. One that reads slowly, or never, holds so many of them, and so many bytes: the name of an acknowledgement may be as long as a message.
+//! Answers on their way to a client. One that reads slowly, or never, holds so many of them, and so many bytes.
 
 use std::sync::Arc;
 

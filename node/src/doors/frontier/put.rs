@@ -4,6 +4,7 @@
 use futures_util::{FutureExt, StreamExt};
 use prost::Message;
 use proto::clients::ask::{Item, Taken};
+use proto::clients::identity::ITEM_BYTES_MAX;
 use proto::clients::record::ClientUrl;
 use tonic::{Status, Streaming};
 
@@ -90,18 +91,24 @@ pub(super) async fn batches(
 type End = Option<Result<(), Status>>;
 
 /// Waits for a message and takes what else is there already. Each is understood at once: what is left of one that is larger than can be taken is its name.
-async fn read<M, T>(stream: &mut Streaming<M>, limit: usize, understand: impl Fn(M) -> (usize, T)) -> (Vec<T>, End) {
+async fn read<M, T>(
+    stream: &mut Streaming<M>,
+    limit: usize,
+    understand: impl Fn(M) -> Result<(usize, T), Status>,
+) -> (Vec<T>, End) {
     let (mut read, mut size) = (Vec::new(), 0);
     let mut next = Some(stream.next().await);
     while let Some(message) = next {
         match message {
             None => return (read, Some(Ok(()))),
             Some(Err(error)) => return (read, Some(Err(error))),
-            Some(Ok(message)) => {
-                let (bytes, understood) = understand(message);
-                size += bytes;
-                read.push(understood);
-            }
+            Some(Ok(message)) => match understand(message) {
+                Ok((bytes, understood)) => {
+                    size += bytes;
+                    read.push(understood);
+                }
+                Err(error) => return (read, Some(Err(error))),
+            },
         }
         next = if read.len() >= limit || size >= BYTES_MAX { None } else { stream.next().now_or_never() };
     }
@@ -117,21 +124,36 @@ async fn tell_end<T: Message>(end: End, answers: &Outbox<T>) -> bool {
 }
 
 /// What a client hands in, and the name it is acknowledged by; and how much that is.
-fn understand(url: api::UrlItem) -> (usize, (String, Option<Item>)) {
+fn understand(url: api::UrlItem) -> Result<(usize, (String, Option<Item>)), Status> {
     let (info, date_s) = match url.item {
         Some(url_item::Item::Discovered(found)) => (found.info, None),
         Some(url_item::Item::Known(known)) => (known.info, Some(known.refetchable_from_date)),
         None => (None, None),
     };
-    let id = if url.id.is_empty() { info.as_ref().map(|info| info.url.clone()).unwrap_or_default() } else { url.id };
+    let id = if url.id.is_empty() { url_for_name(info.as_ref()) } else { name(url.id)? };
     let item = item(info, date_s);
-    (id.len() + item.as_ref().map_or(0, item_bytes), (id, item))
+    Ok((id.len() + item.as_ref().map_or(0, item_bytes), (id, item)))
 }
 
-fn understand_batch(batch: api::DiscoveredBatch) -> (usize, (String, Vec<Option<Item>>)) {
+fn understand_batch(batch: api::DiscoveredBatch) -> Result<(usize, (String, Vec<Option<Item>>)), Status> {
+    let id = name(batch.id)?;
     let items: Vec<Option<Item>> = batch.items.into_iter().map(|info| item(Some(info), None)).collect();
     let bytes = items.iter().map(|item| item.as_ref().map_or(1, item_bytes)).sum::<usize>();
-    (batch.id.len() + bytes, (batch.id, items))
+    Ok((id.len() + bytes, (id, items)))
+}
+
+/// The name that a client gives; too long a one would have to wait for it to read.
+fn name(id: String) -> Result<String, Status> {
+    match id.len() > ITEM_BYTES_MAX {
+        true => Err(Status::invalid_argument(format!("an ID has at most {ITEM_BYTES_MAX} bytes"))),
+        false => Ok(id),
+    }
+}
+
+/// The name of what has none: its URL, of which one that is too long is skipped by its beginning.
+fn url_for_name(info: Option<&api::UrlInfo>) -> String {
+    let url = info.map_or("", |info| &info.url);
+    url[..url.floor_char_boundary(ITEM_BYTES_MAX)].to_owned()
 }
 
 fn item_bytes(item: &Item) -> usize {
