@@ -57,7 +57,7 @@ async fn clients_that_never_read_cost_bounded_memory() {
     }
     let before = running.memory().0;
     let mut tasks = JoinSet::new();
-    // Each with a connection of its own, so that none is held up by another's window: those that put, batch, list and take, and read nothing of it.
+    // Each with a connection of its own, so that none is held up by another's window: those that put, batch, name, list and take, and read nothing of it.
     for number in 0..12 {
         let mut client = ready(&address).await;
         tasks.spawn(async move {
@@ -74,10 +74,21 @@ async fn clients_that_never_read_cost_bounded_memory() {
             // Batches of nothing, whose acknowledgements have long names: 16 are worked on, and some wait to be sent.
             let (send, sent) = mpsc::channel(1);
             let _acks = client.put_discovered(ReceiverStream::new(sent)).await.unwrap();
-            let batch = |n: usize| api::DiscoveredBatch { id: format!("{n}/{}", "x".repeat(100_000)), items: vec![] };
+            let batch = |n: usize| api::DiscoveredBatch { id: format!("{n}/{}", "x".repeat(60_000)), items: vec![] };
             let most = 10_000;
             let taken = flood(&send, batch, most).await;
             assert!(taken < most, "batches are read for ever");
+            taken
+        });
+        let mut client = ready(&address).await;
+        tasks.spawn(async move {
+            // Names as long as they may be; 1,024 of them would be 60 MiB, and there may be 1,024 streams.
+            let (send, sent) = mpsc::channel(1);
+            let _acks = client.put_ur_ls(ReceiverStream::new(sent)).await.unwrap();
+            let named = |n: usize| api::UrlItem { id: format!("{n}/{}", "x".repeat(60_000)), ..Default::default() };
+            let most = 500;
+            let taken = flood(&send, named, most).await;
+            assert!(taken < most, "URLs with long names are read for ever");
             taken
         });
         let mut client = ready(&address).await;
@@ -103,8 +114,33 @@ async fn clients_that_never_read_cost_bounded_memory() {
     }
     assert_eq!(take(&mut client, wanted("other", "k", 0, 0, 30)).await.len(), 20);
     tasks.join_all().await;
-    // 48 connections with a window of 4 MiB each, 96 lists and 12 takes of which a few answers wait: without bounds it were gigabytes.
+    // 60 connections with a window of 4 MiB each, 96 lists and 12 takes of which a few answers wait: without bounds it were gigabytes.
     assert_memory(&running, before, 500 * MIB);
+    assert!(running.kill());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_are_too_long_are_refused_and_urls_that_are_too_long_are_skipped() {
+    let work = tempfile::tempdir().unwrap();
+    let (running, address) = start(&work.path().join("data"), work.path(), "node");
+    let mut client = ready(&address).await;
+    let first = || found(info("names", "k", "u"));
+    // What came before is acknowledged.
+    let named = api::UrlItem { id: "x".repeat(4_000_000), ..first() };
+    let mut acks = client.put_ur_ls(tokio_stream::iter(vec![first(), named])).await.unwrap().into_inner();
+    assert_eq!(acks.message().await.unwrap().unwrap().status(), Ack::Ok);
+    assert_eq!(acks.message().await.unwrap_err().code(), Code::InvalidArgument);
+    let batch = api::DiscoveredBatch { id: "x".repeat(61_441), items: vec![info("names", "k", "v")] };
+    let mut acks = client.put_discovered(tokio_stream::iter(vec![batch])).await.unwrap().into_inner();
+    assert_eq!(acks.message().await.unwrap_err().code(), Code::InvalidArgument);
+    let params = api::CountUrlParams { crawl_id: "names".into(), ..Default::default() };
+    assert_eq!(client.count_ur_ls(params).await.unwrap().into_inner().value, 1);
+    // The URL is the name of what has none; that of one that cannot be taken is told by its beginning.
+    let url = format!("{}\u{20ac}", "x".repeat(61_439));
+    let said = put(&mut client, vec![found(info("names", "k", &url)), first()]).await;
+    assert_eq!(said, [("x".repeat(61_439), Ack::Skipped), ("u".to_owned(), Ack::Skipped)]);
+    let longest = api::UrlItem { id: "x".repeat(61_440), ..known(info("names", "k", "u"), 0) };
+    assert_eq!(put(&mut client, vec![longest]).await, [("x".repeat(61_440), Ack::Ok)]);
     assert!(running.kill());
 }
 

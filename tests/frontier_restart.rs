@@ -260,3 +260,39 @@ async fn updates_of_a_url_take_effect_in_their_order_while_the_node_of_their_que
     assert_eq!(failed, 0, "two of three nodes are enough");
     fleet.interrupt();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_has_deleted_what_it_never_heard_of() {
+    let work = tempfile::tempdir().unwrap();
+    let mut fleet = start(work.path());
+    let mut client = client_of(&fleet, 0).await;
+    fleet.kill_node(2);
+    let queues = 200;
+    for crawl in ["gone", "queues", "purged"] {
+        put_all(&mut client, (0..queues).map(|n| found(info(crawl, &format!("q{n}"), "u"))).collect()).await;
+    }
+    fleet.start_node(2);
+    wait_until("its door is open", || fleet.frontier(2).is_some());
+    // It acts for a third of the queues from now on, and has heard of none of them.
+    let mut client = client_of(&fleet, 2).await;
+    tests::frontier_api::wait_until_ready(&mut client).await;
+    assert_eq!(delete_crawl(&mut client, "gone").await, queues);
+    for n in 0..queues {
+        let queue = api::QueueWithinCrawlParams { key: format!("q{n}"), crawl_id: "queues".into(), local: false };
+        assert_eq!(client.delete_queue(queue).await.unwrap().into_inner().value, 1, "q{n}");
+    }
+    let purge = api::PurgeUrlParams { key: String::new(), crawl_id: "purged".into(), days: 0 };
+    assert_eq!(client.purge_ur_ls(purge).await.unwrap().into_inner().value, queues);
+    // Also what nodes say of what they hear only now.
+    for node in 0..3 {
+        let mut client = client_of(&fleet, node).await;
+        let until = Instant::now() + PATIENCE;
+        for crawl in ["gone", "queues", "purged"] {
+            while count(&mut client, crawl, None, false).await > 0 {
+                assert!(Instant::now() < until, "node {node} has URLs of {crawl}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+    fleet.interrupt();
+}

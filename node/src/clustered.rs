@@ -35,6 +35,7 @@ use proto::crawl::politeness::SECOND;
 use proto::id::{NodeId, Slot};
 use proto::key::{UrlKey, crawl_name_is_valid};
 use proto::site::Turns;
+use proto::source::lend::Leave;
 use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 use tokio::sync::{mpsc, watch};
@@ -462,11 +463,8 @@ impl Shared {
             }
             Request::Admin { to, order } => self.admin(node, swarm, to, order).await,
             Request::Crawl(request) => self.crawl(node, swarm, request).await,
-            Request::Client(ask) => match self.desk.get() {
-                Some(desk) if caller.role == Role::Node => Answer::Client(Box::new(desk.perform(*ask).await)),
-                Some(_) => Answer::Refused("only nodes ask this; clients have a door of their own".to_owned()),
-                None => Answer::Refused("the node is starting; ask again".to_owned()),
-            },
+            Request::Client(ask) => self.client(caller, None, *ask).await,
+            Request::ClientUntil(leave, ask) => self.client(caller, Some(leave), *ask).await,
             Request::Content(request) => self.content(node, swarm, request).await,
             Request::Admit { peer, addresses, revoke } => {
                 let admitted = self.admit(node, swarm, &peer, addresses, revoke).await;
@@ -476,6 +474,21 @@ impl Shared {
             Request::Records(request) => self.records(node, request).await,
             Request::Source(request) => self.source(caller, node, swarm, *request).await,
             Request::Pages(request) => self.pages(node, swarm, request).await,
+        }
+    }
+
+    /// Another node asks for a client.
+    async fn client(&self, caller: Caller, leave: Option<Leave>, ask: proto::clients::ask::Ask) -> Answer {
+        match self.desk.get() {
+            Some(desk) if caller.role == Role::Node => {
+                let said = match leave {
+                    Some(leave) => desk.perform_until(leave, ask).await,
+                    None => desk.perform(ask).await,
+                };
+                Answer::Client(Box::new(said))
+            }
+            Some(_) => Answer::Refused("only nodes ask this; clients have a door of their own".to_owned()),
+            None => Answer::Refused("the node is starting; ask again".to_owned()),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::clients::ask::{Ask, Said};
 use crate::id::{NodeId, UrlId};
 use crate::record::Progress;
 use crate::site::{Operation, UrlFetch};
+use crate::source::lend::Leave;
 
 /// URLs handed in with one request.
 pub const URLS_MAX: usize = 10_000;
@@ -97,6 +98,8 @@ pub enum Request {
     Source(Box<SourceRequest>),
     /// What about the page graph, and what waits?
     Pages(PagesRequest),
+    /// On behalf of a client, like [`Request::Client`]; it must not take effect when its time is over.
+    ClientUntil(Leave, Box<Ask>),
 }
 
 impl Request {
@@ -113,7 +116,7 @@ impl Request {
             Request::AddUrls { .. } | Request::Leave | Request::Admit { .. } => false,
             Request::Admin { order, .. } => order.is_question(),
             Request::Crawl(request) => request.is_question(),
-            Request::Client(_) => false,
+            Request::Client(_) | Request::ClientUntil(..) => false,
             Request::Operation { operation: Operation::UrlFetch, body, .. } => !UrlFetch::is_change(body),
             Request::Operation { operation, .. } => operation.is_question(),
             Request::Source(request) => request.is_question(),
@@ -125,8 +128,8 @@ impl Request {
     pub fn needs_definitions(&self) -> bool {
         match self {
             Request::Node | Request::Nodes | Request::Ring { .. } | Request::Leave | Request::Admin { .. } => false,
-            Request::Url { .. } | Request::UrlHere { .. } | Request::Client(_) | Request::Content(_) => false,
-            Request::Pages(_) => false,
+            Request::Url { .. } | Request::UrlHere { .. } | Request::Content(_) => false,
+            Request::Client(_) | Request::ClientUntil(..) | Request::Pages(_) => false,
             Request::AddUrls { .. } | Request::Admit { .. } | Request::Crawl(_) => true,
             Request::Operation { .. } | Request::Records(_) | Request::Source(_) => true,
         }

@@ -3,8 +3,8 @@
 //! are told to fetch.
 //!
 //! What a node does with them is written here once more, as the product does it: who holds the slot decides on its own disk, has it kept by a majority, looks whether the slot is
-//! still its own, and then tells the client; who gets the slot asks so many others what they have that nothing acknowledged is missing, and serves then. What nobody has seen before is taken in by
-//! whoever is asked. Whose the slot is, a lease says that here nobody votes on, as in [`lending`](crate::lending). Wall clocks are right: what they are off, leases, delays and rates are off in the
+//! still its own, and then tells the client; who gets the slot asks so many others what they have that nothing acknowledged is missing, and serves then. What is merely found is taken in by
+//! whoever is asked, whatever that node has heard. Whose the slot is, a lease says that here nobody votes on, as in [`lending`](crate::lending). Wall clocks are right: what they are off, leases, delays and rates are off in the
 //! product too. I24 judges both, I25 pages. Mutants leave out one rule each.
 
 pub mod pages;
@@ -485,9 +485,13 @@ impl<'a> World<'a> {
                     self.trace.record(at, pages::domain_served(node, domain, pages, decided_at));
                 }
             }
-            Tell::Found { url } => {
+            Tell::Found { url } if self.offer == Offer::Pages => {
                 self.trace.sometimes(at, "page_found");
                 self.trace.record(at, Event::PageFound { node, url });
+            }
+            // It says nothing of what is known of the URL, since when ever that is.
+            Tell::Found { url } => {
+                self.trace.record(at, Event::ClientAcknowledged { node, url, said_at: 0, completed: false })
             }
             Tell::Acknowledged { url, said_at, completed } => {
                 if completed {

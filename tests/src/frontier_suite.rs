@@ -96,13 +96,13 @@ async fn puts_are_acknowledged(client: &mut Client, tag: &str) {
     );
     let first = status(client, crawl, "", url).await.unwrap();
     assert!(date(&first) > now_s() - 60 && first.creation_date > now_s() - 60, "found now");
-    // Known: always taken, with date and metadata; a second round of one URL on one stream is in order.
+    // Known: always taken, with date and metadata; one URL again and again on one stream is in order.
     let mut changed = info(crawl, "", url);
     changed.metadata.insert("depth".into(), api::StringList { values: vec!["1".into(), "2".into()] });
-    let order = (1..=40).map(|date| known(changed.clone(), date)).collect();
+    let order = (1..=2_000).map(|date| known(changed.clone(), date)).collect();
     put_all(client, order).await;
     let item = status(client, crawl, "", url).await.unwrap();
-    assert_eq!((date(&item), item.creation_date), (40, first.creation_date));
+    assert_eq!((date(&item), item.creation_date), (2_000, first.creation_date));
     let Some(url_item::Item::Known(told)) = item.item else { unreachable!() };
     assert_eq!(told.info.unwrap(), api::UrlInfo { key: "a.example".into(), ..changed.clone() });
     assert_eq!(stats(client, crawl, "").await, (1, 0, 0, 1, 1));

@@ -23,7 +23,7 @@ mod tasks;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use proto::clients::ask::{Ask, Item, Look, Said, Taken, Told};
 use proto::cluster::mutant::Planted;
@@ -46,7 +46,7 @@ use super::Shared;
 use super::crawl::TRIES;
 use crate::config::sources::SourcesConfig;
 use crate::doors::frontier::desk::Desk;
-use crate::edges::clock::unix_ms;
+use crate::edges::clock::{mono, unix_ms};
 use crate::edges::script::Scripts;
 use crate::edges::swarm::Swarm;
 use crate::edges::swarm::control::Caller;
@@ -288,8 +288,7 @@ fn number(told: &Told, name: &str) -> u64 {
 
 /// The time by both clocks.
 fn now() -> Now {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    Now { mono: START.elapsed().as_micros() as u64, unix_ms: unix_ms() }
+    Now { mono: mono(), unix_ms: unix_ms() }
 }
 
 /// Bytes as digits.

@@ -1,7 +1,7 @@
 //! The two clocks of a node.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use proto::crawl::frontier::Now;
@@ -57,6 +57,12 @@ impl Clock {
         let true_time = (u128::from(time) * 1_000_000).div_ceil(u128::from(rate_ppm));
         Duration::from_micros(u64::try_from(true_time).unwrap_or(u64::MAX))
     }
+}
+
+/// What the machine's monotonic clock shows since this process first asked: one time on all threads, which nobody pauses.
+pub fn mono() -> Micros {
+    static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    START.elapsed().as_micros() as Micros
 }
 
 /// Unix milliseconds by the wall clock; 0 before 1970.

@@ -7,6 +7,7 @@ use super::spider::{SpiderAsk, SpiderSaid};
 use crate::cluster::slot_set::SlotSet;
 use crate::id::Slot;
 use crate::score::rounds::{RankAsk, RankSaid};
+use crate::source::lend::Stamp;
 
 /// URLs in one question, and their bytes: a question fits into a request between nodes.
 pub const PUT_ITEMS_MAX: usize = 1_024;
@@ -86,6 +87,17 @@ pub enum Ask {
     Spider(SpiderAsk),
     /// About scores over the whole graph.
     Rank(RankAsk),
+    /// Make a stamp of your clock.
+    Stamp,
+    /// Which slots do you hold, and know all that was acknowledged of?
+    Held,
+}
+
+impl Ask {
+    /// Whether it changes what is kept: it must not be carried out once whoever asked has given up.
+    pub fn is_change(&self) -> bool {
+        matches!(self, Ask::Put(_) | Ask::Act(_) | Ask::Spider(_))
+    }
 }
 
 /// A change of what is kept.
@@ -115,18 +127,18 @@ pub enum Act {
         /// What to change.
         setting: Setting,
     },
-    /// Forget queues: one, or so many of a crawl that are in these slots.
+    /// Forget queues: one, or so many of a crawl that are in these slots. Who does not hold them refuses: it may not know all of them.
     Delete {
-        /// Of which slots.
+        /// Of which slots; of the one of its key if absent.
         slots: SlotSet,
         /// Of which crawl.
         crawl: String,
         /// Which; all if absent.
         key: Option<String>,
     },
-    /// Forget what was created before.
+    /// Forget what was created before. Who does not hold the slots refuses.
     Purge {
-        /// Of which slots.
+        /// Of which slots; of the one of its key if absent.
         slots: SlotSet,
         /// Of which crawl.
         crawl: String,
@@ -137,6 +149,19 @@ pub enum Act {
         /// Where the last answer ended.
         after: Option<Vec<u8>>,
     },
+}
+
+impl Act {
+    /// The slots in which it forgets something, if it does.
+    pub fn forgets(&self) -> Option<SlotSet> {
+        match self {
+            Act::Delete { crawl, key: Some(key), .. } | Act::Purge { crawl, key: Some(key), .. } => {
+                Some([slot_of(crawl, key)].into_iter().collect())
+            }
+            Act::Delete { slots, .. } | Act::Purge { slots, .. } => Some(slots.clone()),
+            Act::Take { .. } | Act::Set { .. } => None,
+        }
+    }
 }
 
 /// A setting of a queue.
@@ -315,6 +340,12 @@ pub enum Said {
     Spider(SpiderSaid),
     /// About scores.
     Rank(RankSaid),
+    /// A stamp.
+    Stamp(Stamp),
+    /// These slots.
+    Held(SlotSet),
+    /// The time of the question is over by this clock, or was told by that of a former life. Nothing was done.
+    Late(Stamp),
 }
 
 /// The slot that a question is about, if it is about one.

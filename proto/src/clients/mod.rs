@@ -4,13 +4,14 @@
 //! hosts belong to the slot of their domain; the slot's owner decides, W of R disks keep what it decided, and only who holds the slot's lease hands
 //! URLs out. [`identity`] names crawls, queues and URLs; [`record`] is what is replicated of them, in the same [`RecordCopy`](crate::cluster::copy::RecordCopy)
 //! as every other record, so that writes, repair and moves of slots need to know nothing of it; [`gate`] decides when a queue may be served;
-//! [`ask`] is what a node asks another on behalf of a client; [`ends`] counts leases; [`fetch`] is how the nodes' own fetchers are one more client. [`spider`] and [`page`] are for clients that
+//! [`ask`] is what a node asks another on behalf of a client, and [`deadline`] until when that may take effect; [`ends`] counts leases; [`fetch`] is how the nodes' own fetchers are one more client. [`spider`] and [`page`] are for clients that
 //! go by what pages are worth.
 //!
 //! **Nothing is removed one by one.** Forgetting a queue, or what is older than so many days, raises the queue's `cutoff`: every URL that was created
 //! before it is dead, on whatever disk and in whatever letter it still is. So one small record does what tombstones of every URL would.
 
 pub mod ask;
+pub mod deadline;
 pub mod ends;
 pub mod fetch;
 pub mod gate;

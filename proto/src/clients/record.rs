@@ -24,8 +24,8 @@ const WRITES_BITS: u32 = 24;
 /// Which of two copies is later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Version {
-    /// One more than the one before, and no less than a floor: Unix milliseconds where anybody may write, so that what is created anew beats what was
-    /// forgotten; the writer's claim where only the holder of the slot may ([`Version::floor`]).
+    /// One more than the one before, and no less than a floor: Unix milliseconds where anybody may write what it knows; the writer's claim where only the holder of the slot may
+    /// ([`Version::floor`]); and where something is merely heard of, the time before which everything was forgotten, so that it gives way to whatever anybody knows.
     pub number: u64,
     /// Who wrote it.
     pub node: NodeId,
@@ -70,21 +70,26 @@ pub struct ClientUrl {
 }
 
 impl ClientUrl {
-    /// The record when `item` is taken in at `unix_ms` on `node`, with a version of no less than `floor`; `None` if it was merely found, and is known. What
-    /// was created before `cutoff_ms` is dead.
+    /// The record when `item` is taken in at `unix_ms` on `node`; `None` if it was merely found, and is known. What was created before `cutoff_ms` is dead. Its version is no less
+    /// than the floor of a claim, if it is written under one. Otherwise what somebody knows goes by the clock, and what was merely found does not: others may have handed the URL
+    /// out or be done with it, and this node has not heard of it yet. It beats what was forgotten and nothing else.
     pub fn taken_in(
         old: Option<&ClientUrl>,
         item: Item,
         cutoff_ms: u64,
         node: NodeId,
         unix_ms: u64,
-        floor: u64,
+        claim: Option<u64>,
     ) -> Option<ClientUrl> {
         let Item { crawl, url, metadata, date_s, .. } = item;
         let old = old.filter(|old| old.created_ms >= cutoff_ms);
         if date_s.is_none() && old.is_some() {
             return None;
         }
+        let floor = claim.unwrap_or(match date_s {
+            Some(_) => unix_ms.max(cutoff_ms.saturating_add(1)),
+            None => cutoff_ms,
+        });
         let (version, created_ms) = match old {
             Some(old) => (old.version, old.created_ms),
             None => (Version::default(), unix_ms.max(cutoff_ms)),
@@ -269,6 +274,35 @@ mod tests {
         let lying = RecordCopy { progress: Version::default().progress(), ..copies[0].clone() };
         assert_eq!(open(&lying), None);
         assert_eq!(version_of(&copies[1].body.0).unwrap(), later.version);
+    }
+
+    #[test]
+    fn what_was_merely_found_gives_way_to_whatever_anybody_knows_and_beats_what_was_forgotten() {
+        let item = |date_s| Item { crawl: "c".into(), key: "k".into(), url: "u".into(), metadata: Vec::new(), date_s };
+        let key = ClientQueueId::new("c", "k").url("u");
+        // Clocks are not alike, and who merely hears of it has the latest.
+        let [early, late] = [(NodeId(1), 50_000), (NodeId(9), 60_000)];
+        let by = |(node, unix_ms), old: Option<&ClientUrl>, date_s, cutoff_ms| {
+            ClientUrl::taken_in(old, item(date_s), cutoff_ms, node, unix_ms, None).unwrap()
+        };
+        // Forgotten: up to now, and up to a time that only a faster clock shows yet.
+        for cutoff_ms in [0, 50_000, 70_000] {
+            let (found, heard) = (by(early, None, None, cutoff_ms), by(late, None, None, cutoff_ms));
+            assert!(found.created_ms >= cutoff_ms && heard.date_s > 0);
+            let known = [by(early, None, Some(0), cutoff_ms), by(early, Some(&found), Some(0), cutoff_ms)];
+            let leased =
+                ClientUrl { version: found.version.next(NodeId(1), 50_000), leased_until_ms: 1, ..found.clone() };
+            for known in known.into_iter().chain([leased]) {
+                let copies = [&heard, &known].map(|record| record.copy(key.clone()).unwrap());
+                let merged = copies[0].clone().merge(copies[1].clone());
+                assert_eq!(merged, copies[1], "cutoff {cutoff_ms}");
+            }
+            // What was there before all was forgotten: found, handed out, done with.
+            let before = by((NodeId(9), cutoff_ms.saturating_sub(1)), None, Some(0), 0);
+            assert!(cutoff_ms == 0 || found.version > before.version, "cutoff {cutoff_ms}");
+        }
+        let claimed = ClientUrl::taken_in(None, item(None), 0, NodeId(1), 50_000, Some(Version::floor(3))).unwrap();
+        assert_eq!(claimed.version.number, Version::floor(3));
     }
 
     #[test]

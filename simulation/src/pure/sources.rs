@@ -229,12 +229,12 @@ impl World<'_> {
         is_anywhere(self.planted) || held.get(&slot).is_some_and(|tenure| Some(tenure.number) == before)
     }
 
-    /// Has records kept on this disk, and on enough others; those of no claim go by the clock.
+    /// Has records kept on this disk, and on enough others; those of no claim go by the clock, or are merely found.
     fn keep_items(&mut self, at: Micros, id: NodeId, items: Vec<Item>, floor: Option<u64>, wait: Wait) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let unix_ms = node.clock.unix_ms(at);
         let Some(machine) = &mut node.machine else { return };
-        let copies: Vec<RecordCopy> = machine.storage.put_items(items, unix_ms, floor.unwrap_or(unix_ms));
+        let copies: Vec<RecordCopy> = machine.storage.put_items(items, unix_ms, floor);
         machine.sources.next_ticket += 1;
         let ticket = machine.sources.next_ticket;
         machine.sources.waits.insert(ticket, wait);

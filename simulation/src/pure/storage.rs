@@ -353,12 +353,12 @@ impl Storage {
     // Records of clients.
 
     /// Takes records of clients in, as the program does; gives those that were not skipped, as they are now.
-    pub(crate) fn put_items(&mut self, items: Vec<Item>, unix_ms: u64, floor: u64) -> Vec<RecordCopy> {
+    pub(crate) fn put_items(&mut self, items: Vec<Item>, unix_ms: u64, claim: Option<u64>) -> Vec<RecordCopy> {
         let mut copies = BTreeMap::new();
         for item in items {
             let key = ClientQueueId::new(&item.crawl, &item.key).url(&item.url);
             let old = self.client(&key);
-            let new = ClientUrl::taken_in(old.as_ref(), item, 0, self.node, unix_ms, floor);
+            let new = ClientUrl::taken_in(old.as_ref(), item, 0, self.node, unix_ms, claim);
             if let Some(copy) = new.and_then(|new| new.copy(key.clone()).ok()) {
                 self.put(copy.clone());
                 copies.insert(key, copy);

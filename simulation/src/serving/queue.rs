@@ -22,6 +22,8 @@ const LEASE_S: u32 = 20;
 const DELAY_S: u32 = 1;
 /// URLs that clients bring.
 const URLS_MAX: u64 = 60;
+/// So many of the last ones are brought again.
+const LATELY: u64 = 12;
 
 /// The layer.
 pub struct ServingLayer;
@@ -47,6 +49,7 @@ impl Layer for ServingLayer {
             mutant("whole_seconds"),
             mutant("own_lease_lapses"),
             mutant("acknowledged_at_once"),
+            mutant("hearsay_by_the_clock"),
         ]
     }
 
@@ -55,6 +58,7 @@ impl Layer for ServingLayer {
             "message_cut",
             "node_crashed",
             "slot_changed_hands",
+            "url_found_again",
             "url_served",
             "url_served_again",
             "url_leased_to_nodes",
@@ -147,19 +151,29 @@ impl World<'_> {
         let old = self.urls(node).remove(&number);
         let (crawl, key) = ("crawl".to_owned(), "key".to_owned());
         let item = Item { crawl, key, url, metadata: Vec::new(), date_s };
-        let Some(new) = ClientUrl::taken_in(old.as_ref(), item, 0, node, now_ms, now_ms) else { return };
+        let floor = self.has("hearsay_by_the_clock").then_some(now_ms);
+        let Some(new) = ClientUrl::taken_in(old.as_ref(), item, 0, node, now_ms, floor) else { return };
         let copies = vec![self.url_copy(&new)];
-        self.write(at, node, copies, Tell::Acknowledged { url: number, said_at: at, completed: new.is_completed() });
+        let tell = match date_s {
+            Some(_) => Tell::Acknowledged { url: number, said_at: at, completed: new.is_completed() },
+            None => Tell::Found { url: number },
+        };
+        self.write(at, node, copies, tell);
     }
 
     /// What a client asks of a node.
     pub(super) fn asks_queue(&mut self, at: Micros, node: NodeId, draw: &mut Random) {
         match draw.below(20) {
-            // A new URL is taken in by whoever is asked.
-            0..5 if self.brought < URLS_MAX => {
+            // What is merely found is taken in by whoever is asked, also by nodes that have not heard what became of it.
+            0..3 if self.brought < URLS_MAX => {
                 self.brought += 1;
                 let url = self.brought;
                 self.put(at, node, url, None);
+            }
+            0..5 if self.brought > 0 => {
+                self.trace.sometimes(at, "url_found_again");
+                let lately = self.brought.saturating_sub(LATELY).max(1);
+                self.put(at, node, draw.between(lately, self.brought), None);
             }
             _ if !self.serves(at, node) => {}
             5..12 => self.take(at, node, false, draw),

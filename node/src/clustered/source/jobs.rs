@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proto::clients::ask::{Act, Ask, Look, Said};
+use proto::clients::ask::{Act, Ask, Look, Said, slot_of};
 use proto::cluster::slot_set::SlotSet;
 use proto::control::source::{JobChange, NewJob, TargetName};
 use proto::date;
@@ -149,10 +149,10 @@ impl Shared {
         }
         let mut gone = 0;
         for crawl in [TASKS, CRON, RUNS, OUTPUT, LOG] {
-            let (slots, key) = (SlotSet::default(), Some(job.id.clone()));
-            let act = Ask::Act(Act::Delete { slots, crawl: crawl.to_owned(), key });
-            match desk.ask_owner(crawl, &job.id, act).await {
-                Ok(Said::Gone { urls, .. }) if crawl == TASKS => gone = urls,
+            let slot = [slot_of(crawl, &job.id)].into_iter().collect();
+            let act = |slots, _| Act::Delete { slots, crawl: crawl.to_owned(), key: Some(job.id.clone()) };
+            match desk.forget(slot, false, act).await {
+                Ok(urls) if crawl == TASKS => gone = urls,
                 Ok(_) => {}
                 Err(error) => return Err(format!("{error}; the job is switched off, delete it again")),
             }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use libp2p::PeerId;
 use proto::clients::ask::{Act, Ask, Item, Look, Said, Taken, Told, slot_of};
+use proto::clients::deadline::{self, Pace};
 use proto::clients::fetch::{End, HELD_OF_QUEUE, Lease};
 use proto::clients::settings::ClientSettings;
 use proto::clients::spider::{SpiderAsk, SpiderRules, SpiderSaid};
@@ -18,15 +19,18 @@ use proto::cluster::copy::RecordCopy;
 use proto::cluster::repair::Changed;
 use proto::cluster::slot_set::SlotSet;
 use proto::control::{Answer, Request};
+use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, Slot};
+use proto::source::lend::{Leave, Stamp};
 use tokio::sync::Semaphore;
 use tokio::time::{Duration, Instant, sleep, timeout};
 use tracing::warn;
 
 use super::doubtful::Doubtful;
+use super::forget::forget;
 use super::parcels::{Delivered, deliver};
 use crate::clustered::{seal, unseal};
-use crate::edges::clock::unix_ms;
+use crate::edges::clock::{mono, unix_ms};
 use crate::edges::disk::{ClientJob, Job};
 use crate::edges::store::{Decided, Taker};
 use crate::edges::swarm::Swarm;
@@ -37,6 +41,8 @@ use crate::scoring::cluster::ClusterScoring;
 
 /// How long another node is waited for: longer than a write may take until it has failed.
 const PEER_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a node is waited for when all are asked what they hold.
+const HELD_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a write is tried while the coordinator has too many.
 const KEEP_PATIENCE: Duration = Duration::from_secs(15);
 /// How long after a refusal it is asked again.
@@ -73,6 +79,10 @@ pub struct Desk {
     scoring: Arc<OnceLock<ClusterScoring>>,
     /// What could not be kept on enough disks.
     doubtful: Arc<Mutex<Doubtful>>,
+    /// Tells this node's clock from that of its former lives.
+    life: u64,
+    /// The clocks of others.
+    paces: Arc<Mutex<BTreeMap<NodeId, Pace>>>,
 }
 
 impl Desk {
@@ -81,6 +91,7 @@ impl Desk {
         let (me, name) = (node_of(&peer), peer.to_string());
         let keeping = Arc::new(Semaphore::new(KEEPING_MAX as usize));
         let spiders = Arc::new(spiders);
+        let life = format!("{name} {} {:?}", std::process::id(), std::time::SystemTime::now());
         Desk {
             node,
             swarm,
@@ -92,6 +103,8 @@ impl Desk {
             spiders,
             scoring: Arc::default(),
             doubtful: Arc::default(),
+            life: xxhash_rust::xxh3::xxh3_64(life.as_bytes()),
+            paces: Arc::default(),
         }
     }
 
@@ -129,8 +142,24 @@ impl Desk {
 
     /// Carries out what a client, or another node for one, asks of this node.
     pub async fn perform(&self, ask: Ask) -> Said {
+        self.perform_by(Micros::MAX, ask).await
+    }
+
+    /// Carries out what another node asks, if its time is not over yet.
+    pub async fn perform_until(&self, leave: Leave, ask: Ask) -> Said {
+        match deadline::until(leave, self.stamp()) {
+            Some(until) => self.perform_by(until, ask).await,
+            None => Said::Late(self.stamp()),
+        }
+    }
+
+    fn stamp(&self) -> Stamp {
+        Stamp { life: self.life, at: mono() }
+    }
+
+    async fn perform_by(&self, until: Micros, ask: Ask) -> Said {
         let done = match ask {
-            Ask::Put(items) => self.put_here(items).await.map(Said::Put),
+            Ask::Put(items) => self.put_here(items, until).await.map(Said::Put),
             Ask::Act(act) => self.act_here(act).await,
             Ask::Look(look) => self.look_here(look).await,
             Ask::Log { package, level } => log(&package, &level),
@@ -144,6 +173,8 @@ impl Desk {
                 Some(scoring) => Ok(Said::Rank(scoring.answer(ask).await)),
                 None => Err(Unavailable("this node computes no scores: [score] by".to_owned())),
             },
+            Ask::Stamp => Ok(Said::Stamp(self.stamp())),
+            Ask::Held => self.held().await.map(Said::Held),
         };
         done.unwrap_or_else(|Unavailable(reason)| Said::Refused(reason))
     }
@@ -153,7 +184,7 @@ impl Desk {
         self.node.client_settings().0.active && !self.paused.load(Relaxed)
     }
 
-    async fn put_here(&self, mut items: Vec<Item>) -> Result<Vec<Taken>, Unavailable> {
+    async fn put_here(&self, mut items: Vec<Item>, until: Micros) -> Result<Vec<Taken>, Unavailable> {
         let mut became: Vec<Taken> = Vec::new();
         let known = items.iter().any(|item| item.date_s.is_some());
         let mut doubts = self.doubtful().among(&items);
@@ -164,9 +195,9 @@ impl Desk {
                 false => (SlotSet::default(), std::mem::take(&mut items)),
             };
             let (unix_ms, floors) = (unix_ms(), BTreeMap::new());
-            let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
-            let Decided { said, mut copies, changed, life } =
-                decided.map_err(|error| Unavailable(error.to_string()))?;
+            let job = |reply| Job::Client(ClientJob::Put { items, unix_ms, floors, until, reply });
+            let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
+            let Decided { said, mut copies, changed, life } = decided;
             // What is known here, and was not kept on enough disks when it came, is kept now, or has failed again.
             doubts.retain(|place, _| said.get(*place) == Some(&Taken::Skipped));
             copies.extend(doubts.values().cloned());
@@ -204,37 +235,32 @@ impl Desk {
     }
 
     async fn act_here(&self, act: Act) -> Result<Said, Unavailable> {
-        let takes = matches!(act, Act::Take { .. });
-        let (mut slots, mut withheld) = (SlotSet::default(), Vec::new());
-        if takes {
-            if !self.is_active() {
-                return Ok(Said::Given { urls: Vec::new(), queues: 0 });
+        if !matches!(act, Act::Take { .. }) {
+            let (held, unix_ms, taker, slots) = (self.held().await?, unix_ms(), Taker::ANY, SlotSet::default());
+            // Others may know queues that this node has never heard of.
+            if act.forgets().is_some_and(|slots| !slots.iter().all(|slot| held.contains(slot))) {
+                return Err(Unavailable("another node holds these queues; ask it".to_owned()));
             }
-            slots = self.places().await?.served;
-            let crawls = self.node.crawls();
-            let own = crawls.open().filter(|(_, fetch)| !fetch.by_clients());
-            withheld.extend(own.map(|(definition, _)| definition.name.clone()));
-        } else if matches!(act, Act::Set { .. }) {
-            let (held, unix_ms, taker) = (self.held().await?, unix_ms(), Taker::ANY);
             let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply });
             let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
             return self.settle_held(decided, &held).await;
         }
-        self.carry_out(act, Taker::Client { withheld }, slots, takes, unix_ms()).await
+        if !self.is_active() {
+            return Ok(Said::Given { urls: Vec::new(), queues: 0 });
+        }
+        let crawls = self.node.crawls();
+        let own = crawls.open().filter(|(_, fetch)| !fetch.by_clients());
+        let withheld = own.map(|(definition, _)| definition.name.clone()).collect();
+        let slots = self.places().await?.served;
+        self.carry_out(act, Taker::Client { withheld }, slots, unix_ms()).await
     }
 
-    async fn carry_out(
-        &self,
-        act: Act,
-        taker: Taker,
-        slots: SlotSet,
-        takes: bool,
-        unix_ms: u64,
-    ) -> Result<Said, Unavailable> {
+    /// Hands URLs out.
+    async fn carry_out(&self, act: Act, taker: Taker, slots: SlotSet, unix_ms: u64) -> Result<Said, Unavailable> {
         let nothing = || Said::Given { urls: Vec::new(), queues: 0 };
         let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply });
         let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
-        let (said, may_be_told) = self.settle(decided, takes).await?;
+        let (said, may_be_told) = self.settle(decided, true).await?;
         Ok(if may_be_told { said } else { nothing() })
     }
 
@@ -289,7 +315,7 @@ impl Desk {
             lease_s,
             delay_default_s: 0,
         };
-        match self.carry_out(act, Taker::ANY, slots, true, unix_ms()).await? {
+        match self.carry_out(act, Taker::ANY, slots, unix_ms()).await? {
             Said::Given { urls, .. } => Ok(urls),
             _ => Ok(Vec::new()),
         }
@@ -309,7 +335,7 @@ impl Desk {
             lease_s: 0,
             delay_default_s: self.node.client_settings().0.delay_s,
         };
-        match self.carry_out(act, Taker::Own, slots, true, unix_ms).await? {
+        match self.carry_out(act, Taker::Own, slots, unix_ms).await? {
             Said::Given { urls, .. } => Ok(urls.into_iter().map(|told| Lease { told, since_ms: unix_ms }).collect()),
             _ => Ok(Vec::new()),
         }
@@ -345,8 +371,9 @@ impl Desk {
         floors: BTreeMap<String, u64>,
         tenures: BTreeMap<Slot, u64>,
     ) -> bool {
-        let unix_ms = unix_ms();
-        let decided = self.node.ask(|reply| Job::Client(ClientJob::Put { items, unix_ms, floors, reply })).await;
+        let (unix_ms, until) = (unix_ms(), Micros::MAX);
+        let job = |reply| Job::Client(ClientJob::Put { items, unix_ms, floors, until, reply });
+        let decided = self.node.ask(job).await;
         let Ok(Decided { said, copies, changed, life }) = decided else { return false };
         said.iter().all(|taken| *taken == Taken::Kept)
             && self.keep(&copies, changed, life, SlotSet::default(), tenures).await == Ok(true)
@@ -403,28 +430,70 @@ impl Desk {
 
     /// Asks one node.
     pub async fn ask(&self, node: NodeId, ask: Ask) -> Result<Said, Unavailable> {
-        let said = if node == self.me {
-            self.perform(ask).await
-        } else {
-            let peers = self.swarm.nodes();
-            let peer = peers.iter().find(|peer| peer.node == node).map(|peer| peer.peer);
-            let peer = peer.ok_or_else(|| Unavailable("a node that is not known yet".to_owned()))?;
-            let failed = |error: &dyn std::fmt::Display| Unavailable(format!("node {peer}: {error}"));
-            let line = self.line(node);
-            let _line = line.acquire().await.map_err(|error| failed(&error))?;
-            let bytes = seal(&Request::Client(Box::new(ask))).map_err(|error| failed(&error))?;
-            let answer = timeout(PEER_PATIENCE, self.swarm.ask(peer, &bytes)).await;
-            let bytes = answer.map_err(|_| failed(&"does not answer"))?.map_err(|error| failed(&error))?;
-            match unseal::<Answer>(&bytes).map_err(|error| failed(&error))? {
-                Answer::Client(said) => *said,
-                Answer::Refused(reason) => return Err(failed(&reason)),
-                _ => return Err(failed(&"answered something else")),
-            }
-        };
+        let said = if node == self.me { self.perform(ask).await } else { self.ask_other(node, ask).await? };
         match said {
             Said::Refused(reason) => Err(Unavailable(reason)),
             said => Ok(said),
         }
+    }
+
+    async fn ask_other(&self, node: NodeId, ask: Ask) -> Result<Said, Unavailable> {
+        let peers = self.swarm.nodes();
+        let peer = peers.iter().find(|peer| peer.node == node).map(|peer| peer.peer);
+        let peer = peer.ok_or_else(|| Unavailable("a node that is not known yet".to_owned()))?;
+        let line = self.line(node);
+        let _line = line.acquire().await.map_err(|error| Unavailable(error.to_string()))?;
+        let (changes, mut ask) = (ask.is_change(), Box::new(ask));
+        for _ in 0..TRIES {
+            let pace = if changes { self.pace(node, peer).await? } else { None };
+            let request = match pace {
+                // Made before the wait begins, so it is void when that is over.
+                Some(pace) => Request::ClientUntil(pace.leave(mono() + PEER_PATIENCE.as_micros() as Micros), ask),
+                None => Request::Client(ask),
+            };
+            match self.exchange(peer, &request).await? {
+                Answer::Client(said) => match *said {
+                    Said::Late(stamp) => self.hears(node, stamp),
+                    said => return Ok(said),
+                },
+                Answer::Refused(reason) => return Err(Unavailable(format!("node {peer}: {reason}"))),
+                _ => return Err(Unavailable(format!("node {peer} answered something else"))),
+            }
+            let (Request::ClientUntil(_, again) | Request::Client(again)) = request else { break };
+            ask = again;
+        }
+        Err(Unavailable(format!("node {peer} is asked too late")))
+    }
+
+    async fn exchange(&self, peer: PeerId, request: &Request) -> Result<Answer, Unavailable> {
+        let failed = |error: &dyn std::fmt::Display| Unavailable(format!("node {peer}: {error}"));
+        let bytes = seal(request).map_err(|error| failed(&error))?;
+        let answer = timeout(PEER_PATIENCE, self.swarm.ask(peer, &bytes)).await;
+        let bytes = answer.map_err(|_| failed(&"does not answer"))?.map_err(|error| failed(&error))?;
+        unseal::<Answer>(&bytes).map_err(|error| failed(&error))
+    }
+
+    /// How another node's clock goes; `None` if its version makes no stamps.
+    async fn pace(&self, node: NodeId, peer: PeerId) -> Result<Option<Pace>, Unavailable> {
+        let known = self.paces().get(&node).copied().filter(|pace| !pace.is_old(mono()));
+        if known.is_some() {
+            return Ok(known);
+        }
+        if let Answer::Client(said) = self.exchange(peer, &Request::Client(Box::new(Ask::Stamp))).await?
+            && let Said::Stamp(stamp) = *said
+        {
+            self.hears(node, stamp);
+            return Ok(self.paces().get(&node).copied());
+        }
+        Ok(None)
+    }
+
+    fn hears(&self, node: NodeId, stamp: Stamp) {
+        self.paces().insert(node, Pace::new(stamp, mono()));
+    }
+
+    fn paces(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeId, Pace>> {
+        self.paces.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn line(&self, node: NodeId) -> Arc<Semaphore> {
@@ -493,6 +562,39 @@ impl Desk {
             }
         }
         Ok(answers)
+    }
+
+    /// Has queues in these slots forgotten by who holds them, or only in those that this node holds; says how many URLs went.
+    pub async fn forget(
+        &self,
+        slots: SlotSet,
+        local: bool,
+        act: impl Fn(SlotSet, Option<Vec<u8>>) -> Act,
+    ) -> Result<u64, Unavailable> {
+        let open = if local { self.held().await?.iter().filter(|slot| slots.contains(*slot)).collect() } else { slots };
+        let held = || async move { if local { Ok(vec![(self.me, self.held().await?)]) } else { self.holders().await } };
+        let ask = |node, slots, after| {
+            let ask = Ask::Act(act(slots, after));
+            async move {
+                match self.ask(node, ask).await? {
+                    Said::Gone { urls, next } => Ok((urls, next)),
+                    _ => Err(Unavailable("a node answered something else".to_owned())),
+                }
+            }
+        };
+        forget(open, held, ask).await
+    }
+
+    /// What every living node says that it holds.
+    async fn holders(&self) -> Result<Vec<(NodeId, SlotSet)>, Unavailable> {
+        let nodes = self.places().await?.alive;
+        let said = nodes.into_iter().map(|node| async move {
+            match timeout(HELD_PATIENCE, self.ask(node, Ask::Held)).await {
+                Ok(Ok(Said::Held(slots))) => Some((node, slots)),
+                _ => None, // its slots are somebody else's soon
+            }
+        });
+        Ok(futures_util::future::join_all(said).await.into_iter().flatten().collect())
     }
 
     /// Takes URLs in, in their order as far as one URL is concerned, and says what became of each.

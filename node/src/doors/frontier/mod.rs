@@ -4,6 +4,8 @@
 
 pub mod desk;
 mod doubtful;
+mod forget;
+mod outbox;
 mod parcels;
 mod put;
 mod service;

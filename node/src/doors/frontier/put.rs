@@ -1,14 +1,20 @@
-//! URLs that clients hand in: read as many as are there, carried out together, acknowledged one by one. While a client does not read its
-//! acknowledgements nothing more is read of it.
+//! URLs that clients hand in: read as many as are there, carried out together, acknowledged one by one. While some are being kept, the next are read and carried out too, but for those
+//! that say something of the same URL: they wait, so that updates of a URL take effect in their order. While a client does not read its acknowledgements nothing more is read of it.
+
+use std::collections::{BTreeSet, VecDeque};
 
 use futures_util::{FutureExt, StreamExt};
+use prost::Message;
 use proto::clients::ask::{Item, Taken};
+use proto::clients::identity::ITEM_BYTES_MAX;
 use proto::clients::record::ClientUrl;
-use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tonic::{Status, Streaming};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::api::{self, url_item};
 use super::desk::Desk;
+use super::outbox::Outbox;
 use super::service::{item, status};
 use crate::metrics::frontier::FrontierMetrics;
 
@@ -16,131 +22,212 @@ use crate::metrics::frontier::FrontierMetrics;
 pub(super) const URLS_WINDOW: usize = 1_024;
 /// Batches that are read and not acknowledged.
 pub(super) const BATCHES_WINDOW: usize = 16;
-/// Bytes of URLs that are carried out together.
-const BYTES_MAX: usize = 4 << 20;
+/// Parts of such a window that are carried out at once.
+const PARTS: usize = 2;
+/// Bytes of URLs and names that are read and not acknowledged, but for one message more: parcels of a larger part would go one after the other.
+const BYTES_MAX: usize = 1 << 20;
 
-type Answers<T> = mpsc::Sender<Result<T, Status>>;
+/// A message of a client, understood: its name, and its URLs but for those that cannot be taken.
+struct Said {
+    id: String,
+    items: Vec<Option<Item>>,
+}
+
+/// What a client said, and is being carried out.
+struct Part {
+    /// Names of messages, and which of their URLs can be taken.
+    named: Vec<(String, Vec<bool>)>,
+    /// The URLs of which something is said, as numbers: two may have the same, then one waits for the other.
+    urls: BTreeSet<u64>,
+    bytes: usize,
+    /// What becomes of those that can be taken. It goes on also while the client reads nothing: others may wait for the room that it has.
+    taken: JoinHandle<Vec<Taken>>,
+}
 
 /// Carries out PutURLs.
 pub(super) async fn urls(
     desk: Desk,
     metrics: FrontierMetrics,
-    mut stream: Streaming<api::UrlItem>,
-    answers: Answers<api::AckMessage>,
+    stream: Streaming<api::UrlItem>,
+    answers: Outbox<api::AckMessage>,
 ) {
-    loop {
-        let (read, end) = read(&mut stream, URLS_WINDOW, understand).await;
-        let mut acks = Vec::with_capacity(read.len());
-        let mut items = Vec::with_capacity(read.len());
-        for (ack, item) in read {
-            metrics.put(item.as_ref().map(|item| item.date_s));
-            acks.push((ack, item.is_some()));
-            items.extend(item);
-        }
-        let known: Vec<Option<u64>> = items.iter().map(|item| item.date_s).collect();
-        let taken = desk.put(items).await;
-        metrics.count(&known, &taken);
-        let mut taken = taken.into_iter();
-        for (id, is_item) in acks {
-            let became = if is_item { taken.next().unwrap_or(Taken::Failed) } else { Taken::Skipped };
-            let ack = api::AckMessage { id, status: status(became).into() };
-            if answers.send(Ok(ack)).await.is_err() {
-                return; // nobody listens any more
-            }
-        }
-        if tell_end(end, &answers).await {
-            return;
-        }
-    }
+    let ack = |id, mut became: Vec<Taken>| {
+        let became = became.pop().unwrap_or(Taken::Failed);
+        api::AckMessage { id, status: status(became).into() }
+    };
+    carry_out(&desk, &metrics, stream, URLS_WINDOW, understand, &answers, ack).await;
 }
 
 /// Carries out PutDiscovered.
 pub(super) async fn batches(
     desk: Desk,
     metrics: FrontierMetrics,
-    mut stream: Streaming<api::DiscoveredBatch>,
-    answers: Answers<api::BatchAck>,
+    stream: Streaming<api::DiscoveredBatch>,
+    answers: Outbox<api::BatchAck>,
 ) {
+    let ack = |id, became: Vec<Taken>| {
+        let statuses = became.into_iter().map(|became| status(became).into()).collect();
+        api::BatchAck { id, statuses }
+    };
+    carry_out(&desk, &metrics, stream, BATCHES_WINDOW, understand_batch, &answers, ack).await;
+}
+
+async fn carry_out<M, T: Message>(
+    desk: &Desk,
+    metrics: &FrontierMetrics,
+    mut stream: Streaming<M>,
+    window: usize,
+    understand: impl Fn(M) -> Result<Said, Status>,
+    answers: &Outbox<T>,
+    ack: impl Fn(String, Vec<Taken>) -> T,
+) {
+    let (mut under_way, mut end): (VecDeque<Part>, End) = (VecDeque::new(), None);
     loop {
-        let (read, end) = read(&mut stream, BATCHES_WINDOW, understand_batch).await;
-        let mut acks = Vec::with_capacity(read.len());
-        let mut items: Vec<Item> = Vec::new();
-        for (id, understood) in read {
-            understood.iter().for_each(|item| metrics.put(item.as_ref().map(|item| item.date_s)));
-            acks.push((id, understood.iter().map(Option::is_some).collect::<Vec<bool>>()));
-            items.extend(understood.into_iter().flatten());
-        }
-        let known = vec![None; items.len()];
-        let taken = if items.is_empty() { Vec::new() } else { desk.put(items).await };
-        metrics.count(&known, &taken);
-        let mut taken = taken.into_iter();
-        for (id, items) in acks {
-            let mut became = |is_item| if is_item { taken.next().unwrap_or(Taken::Failed) } else { Taken::Skipped };
-            let statuses = items.into_iter().map(|is_item| status(became(is_item)).into()).collect();
-            if answers.send(Ok(api::BatchAck { id, statuses })).await.is_err() {
-                return;
+        let room = BYTES_MAX.saturating_sub(under_way.iter().map(|part| part.bytes).sum());
+        let may_read = end.is_none() && under_way.len() < PARTS && room > 0;
+        tokio::select! {
+            biased;
+            taken = first(&mut under_way), if !under_way.is_empty() => {
+                let Some(part) = under_way.pop_front() else { continue };
+                if !acknowledge(part.named, taken, answers, &ack).await {
+                    return; // nobody listens any more
+                }
             }
-        }
-        if tell_end(end, &answers).await {
-            return;
+            (read, bytes, ended) = read(&mut stream, (window / PARTS, room), &understand), if may_read => {
+                end = ended;
+                let urls: BTreeSet<u64> = read.iter().flat_map(|said| &said.items).flatten().map(number).collect();
+                while under_way.iter().any(|part| !part.urls.is_disjoint(&urls)) {
+                    let taken = first(&mut under_way).await;
+                    let Some(part) = under_way.pop_front() else { continue };
+                    if !acknowledge(part.named, taken, answers, &ack).await {
+                        return;
+                    }
+                }
+                under_way.push_back(begin(desk, metrics, read, urls, bytes));
+            }
+            else => break,
         }
     }
+    if let Some(Err(error)) = end {
+        answers.fail(error).await;
+    }
+}
+
+fn begin(desk: &Desk, metrics: &FrontierMetrics, read: Vec<Said>, urls: BTreeSet<u64>, bytes: usize) -> Part {
+    let (mut named, mut items) = (Vec::with_capacity(read.len()), Vec::with_capacity(read.len()));
+    for said in read {
+        said.items.iter().for_each(|item| metrics.put(item.as_ref().map(|item| item.date_s)));
+        named.push((said.id, said.items.iter().map(Option::is_some).collect()));
+        items.extend(said.items.into_iter().flatten());
+    }
+    let (desk, metrics) = (desk.clone(), metrics.clone());
+    let taken = tokio::spawn(async move {
+        let dates: Vec<Option<u64>> = items.iter().map(|item| item.date_s).collect();
+        let taken = if items.is_empty() { Vec::new() } else { desk.put(items).await };
+        metrics.count(&dates, &taken);
+        taken
+    });
+    Part { named, urls, bytes, taken }
+}
+
+/// What became of the first part; it may be waited for again.
+async fn first(under_way: &mut VecDeque<Part>) -> Vec<Taken> {
+    match under_way.front_mut() {
+        Some(part) => (&mut part.taken).await.unwrap_or_default(),
+        None => Vec::new(),
+    }
+}
+
+/// Tells a client what became of its URLs; says whether it still listens.
+async fn acknowledge<T: Message>(
+    named: Vec<(String, Vec<bool>)>,
+    taken: Vec<Taken>,
+    answers: &Outbox<T>,
+    ack: impl Fn(String, Vec<Taken>) -> T,
+) -> bool {
+    let mut taken = taken.into_iter();
+    for (id, items) in named {
+        let mut became = |is_item| if is_item { taken.next().unwrap_or(Taken::Failed) } else { Taken::Skipped };
+        let became = items.into_iter().map(&mut became).collect();
+        if !answers.send(ack(id, became)).await {
+            return false;
+        }
+    }
+    true
 }
 
 /// How a stream ended.
 type End = Option<Result<(), Status>>;
 
-/// Waits for a message and takes what else is there already. Each is understood at once: what is left of one that is larger than can be taken is its name.
-async fn read<M, T>(stream: &mut Streaming<M>, limit: usize, understand: impl Fn(M) -> (usize, T)) -> (Vec<T>, End) {
-    let (mut read, mut size) = (Vec::new(), 0);
+/// Waits for a message and takes what else is there already, up to so many and so many bytes; says how many bytes that is. Each is understood at once: what is left of one that is larger
+/// than can be taken is its name.
+async fn read<M>(
+    stream: &mut Streaming<M>,
+    (messages_max, bytes_max): (usize, usize),
+    understand: impl Fn(M) -> Result<Said, Status>,
+) -> (Vec<Said>, usize, End) {
+    let (mut read, mut bytes) = (Vec::new(), 0);
     let mut next = Some(stream.next().await);
     while let Some(message) = next {
         match message {
-            None => return (read, Some(Ok(()))),
-            Some(Err(error)) => return (read, Some(Err(error))),
-            Some(Ok(message)) => {
-                let (bytes, understood) = understand(message);
-                size += bytes;
-                read.push(understood);
-            }
+            None => return (read, bytes, Some(Ok(()))),
+            Some(Err(error)) => return (read, bytes, Some(Err(error))),
+            Some(Ok(message)) => match understand(message) {
+                Ok(said) => {
+                    let items = said.items.iter().map(|item| item.as_ref().map_or(1, item_bytes));
+                    bytes += said.id.len() + items.sum::<usize>();
+                    read.push(said);
+                }
+                Err(error) => return (read, bytes, Some(Err(error))),
+            },
         }
-        next = if read.len() >= limit || size >= BYTES_MAX { None } else { stream.next().now_or_never() };
+        let is_full = read.len() >= messages_max || bytes >= bytes_max;
+        next = if is_full { None } else { stream.next().now_or_never() };
     }
-    (read, None)
+    (read, bytes, None)
 }
 
-/// Tells a client why its stream ended, if it did not end it itself; says whether it has ended.
-async fn tell_end<T>(end: End, answers: &Answers<T>) -> bool {
-    match end {
-        None => false,
-        Some(Ok(())) => true,
-        Some(Err(error)) => {
-            let _ = answers.send(Err(error)).await;
-            true
-        }
-    }
-}
-
-/// What a client hands in, and the name it is acknowledged by; and how much that is.
-fn understand(url: api::UrlItem) -> (usize, (String, Option<Item>)) {
+/// What a client hands in, and the name it is acknowledged by.
+fn understand(url: api::UrlItem) -> Result<Said, Status> {
     let (info, date_s) = match url.item {
         Some(url_item::Item::Discovered(found)) => (found.info, None),
         Some(url_item::Item::Known(known)) => (known.info, Some(known.refetchable_from_date)),
         None => (None, None),
     };
-    let id = if url.id.is_empty() { info.as_ref().map(|info| info.url.clone()).unwrap_or_default() } else { url.id };
-    let item = item(info, date_s);
-    (id.len() + item.as_ref().map_or(0, item_bytes), (id, item))
+    let id = if url.id.is_empty() { url_for_name(info.as_ref()) } else { name(url.id)? };
+    Ok(Said { id, items: vec![item(info, date_s)] })
 }
 
-fn understand_batch(batch: api::DiscoveredBatch) -> (usize, (String, Vec<Option<Item>>)) {
-    let items: Vec<Option<Item>> = batch.items.into_iter().map(|info| item(Some(info), None)).collect();
-    let bytes = items.iter().map(|item| item.as_ref().map_or(1, item_bytes)).sum::<usize>();
-    (batch.id.len() + bytes, (batch.id, items))
+fn understand_batch(batch: api::DiscoveredBatch) -> Result<Said, Status> {
+    let items = batch.items.into_iter().map(|info| item(Some(info), None)).collect();
+    Ok(Said { id: name(batch.id)?, items })
+}
+
+/// The name that a client gives; too long a one would have to wait for it to read.
+fn name(id: String) -> Result<String, Status> {
+    match id.len() > ITEM_BYTES_MAX {
+        true => Err(Status::invalid_argument(format!("an ID has at most {ITEM_BYTES_MAX} bytes"))),
+        false => Ok(id),
+    }
+}
+
+/// The name of what has none: its URL, of which one that is too long is skipped by its beginning.
+fn url_for_name(info: Option<&api::UrlInfo>) -> String {
+    let url = info.map_or("", |info| &info.url);
+    url[..url.floor_char_boundary(ITEM_BYTES_MAX)].to_owned()
 }
 
 fn item_bytes(item: &Item) -> usize {
     let values = |values: &Vec<String>| values.iter().map(|value| value.len() + 24).sum::<usize>();
     let metadata: usize = item.metadata.iter().map(|(name, of)| name.len() + 48 + values(of)).sum();
     ClientUrl::bytes(&item.url, &Vec::new()) + metadata
+}
+
+fn number(item: &Item) -> u64 {
+    let mut hasher = Xxh3::new();
+    for part in [&item.crawl, &item.key, &item.url] {
+        hasher.update(part.as_bytes());
+        hasher.update(&[0xff]); // stands in no text
+    }
+    hasher.digest()
 }

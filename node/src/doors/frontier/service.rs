@@ -6,18 +6,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prost::Message;
 use proto::clients::ask::{Act, Ask, Counts, Filter, Item, Look, Said, Setting, Taken, Told, slot_of};
 use proto::clients::identity::{ITEM_BYTES_MAX, check_key, crawl_name, queue_key};
 use proto::cluster::slot_set::SlotSet;
 use proto::id::{NodeId, SLOTS, Slot};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::api::url_frontier_server::UrlFrontier;
 use super::api::{self, get_params, url_item};
 use super::desk::{Desk, Unavailable, shares};
+use super::outbox::{Outbox, outbox};
 use super::put;
 use crate::edges::clock::unix_ms;
 use crate::metrics::frontier::FrontierMetrics;
@@ -26,8 +27,8 @@ use crate::metrics::frontier::FrontierMetrics;
 const PAGE_DEFAULT: u32 = 100;
 /// Keys in one answer: it must fit into a message.
 const QUEUES_PAGE_MAX: u64 = 10_000;
-/// URLs on their way to a client that reads slowly, of up to 60 KiB each.
-const STREAM_ROOM: usize = 16;
+/// URLs on their way to a client that reads slowly; an [`Outbox`] bounds their bytes.
+const STREAM_ROOM: usize = 256;
 
 /// Nodes that may fail to answer in one look through all URLs.
 const PASSED_OVER_MAX: usize = 2;
@@ -96,19 +97,19 @@ impl Service {
     /// Opens a stream whose answers `work` sends.
     fn stream<T, F, W>(&self, room: usize, work: W) -> Result<Response<Answers<T>>, Status>
     where
-        T: Send + 'static,
+        T: Message + 'static,
         F: Future<Output = ()> + Send + 'static,
-        W: FnOnce(mpsc::Sender<Result<T, Status>>) -> F,
+        W: FnOnce(Outbox<T>) -> F,
     {
         let busy = |_| Status::resource_exhausted("too many streams are open; come again later");
         let open = Arc::clone(&self.streams).try_acquire_owned().map_err(busy)?;
-        let (sender, answers) = mpsc::channel(room);
+        let (sender, answers) = outbox(room);
         let work = work(sender);
         tokio::spawn(async move {
             work.await;
             drop(open);
         });
-        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+        Ok(Response::new(Box::pin(answers)))
     }
 
     async fn set(&self, crawl: &str, key: &str, local: bool, setting: Setting) -> Result<bool, Status> {
@@ -170,35 +171,15 @@ impl Service {
         Ok(sum)
     }
 
-    /// Has every node forget something, again until nothing is left to be forgotten.
-    async fn forget(&self, local: bool, act: impl Fn(SlotSet, Option<Vec<u8>>) -> Act + Clone) -> Result<u64, Status> {
-        let parts = self.desk.ask_all(local, |node, slots| {
-            let (desk, act) = (self.desk.clone(), act.clone());
-            async move {
-                let (mut sum, mut after) = (0, None);
-                loop {
-                    let ask = Ask::Act(act(slots.clone(), after.take()));
-                    let Said::Gone { urls, next } = desk.ask(node, ask).await? else { return Err(odd()) };
-                    sum += urls;
-                    if next.is_none() {
-                        return Ok(sum);
-                    }
-                    after = next;
-                }
-            }
-        });
-        Ok(parts.await.map_err(unavailable)?.into_iter().sum())
-    }
-
     /// Looks through URLs node by node, in the order of their names; tells a client those of a page, and says how many were met.
     async fn look_through(
         &self,
         what: &UrlLook,
         mut page: (u64, u64),
-        tell: Option<&mpsc::Sender<Result<api::UrlItem, Status>>>,
+        tell: Option<&Outbox<api::UrlItem>>,
     ) -> Result<u64, Unavailable> {
         let places = self.desk.places().await?;
-        let (all, mut passed_over) = ((0..SLOTS).map(Slot).collect(), BTreeSet::new());
+        let (all, mut passed_over) = (all_slots(), BTreeSet::new());
         let mut open: VecDeque<(NodeId, SlotSet, Option<Vec<u8>>)> =
             shares(&places, &all, &passed_over).into_iter().map(|(node, slots)| (node, slots, None)).collect();
         let mut met_all = 0;
@@ -226,7 +207,7 @@ impl Service {
                 page = (skip.saturating_sub(met), take.saturating_sub(urls.len() as u64));
                 for url in urls {
                     if let Some(answers) = tell
-                        && answers.send(Ok(item_of(url))).await.is_err()
+                        && !answers.send(item_of(url)).await
                     {
                         return Ok(met_all); // nobody listens any more
                     }
@@ -263,6 +244,10 @@ impl UrlLook {
         let (crawl, key, filter) = (self.crawl.clone(), self.key.clone(), self.filter.clone());
         Look::Urls { slots, crawl, key, filter, skip, take, after }
     }
+}
+
+fn all_slots() -> SlotSet {
+    (0..SLOTS).map(Slot).collect()
 }
 
 fn some(text: String) -> Option<String> {
@@ -316,7 +301,8 @@ impl UrlFrontier for Service {
         let api::DeleteCrawlMessage { value, local } = request.into_inner();
         let crawl = crawl_name(&value).map_err(wrong)?.to_owned();
         let act = move |slots, _| Act::Delete { slots, crawl: crawl.clone(), key: None };
-        Ok(Response::new(api::Long { value: self.forget(local, act).await? }))
+        let value = self.desk.forget(all_slots(), local, act).await.map_err(unavailable)?;
+        Ok(Response::new(api::Long { value }))
     }
 
     async fn list_queues(&self, request: Request<api::Pagination>) -> Result<Response<api::QueueList>, Status> {
@@ -378,7 +364,7 @@ impl UrlFrontier for Service {
             let taken = super::take::take(&desk, crawl, &params, first, &answers, &metrics).await;
             metrics.get_seconds.observe(began.elapsed().as_secs_f64());
             if let Err(error) = taken {
-                let _ = answers.send(Err(unavailable(error))).await;
+                answers.fail(unavailable(error)).await;
             }
         })
     }
@@ -425,17 +411,9 @@ impl UrlFrontier for Service {
         if key.is_empty() || check_key(&key).is_err() {
             return Ok(Response::new(api::Long { value: 0 })); // no such queue can be
         }
-        let slots = SlotSet::default();
-        let act = Ask::Act(Act::Delete { slots, crawl: crawl.to_owned(), key: Some(key.clone()) });
-        let said = if local {
-            self.ask_if_mine(crawl, &key, act).await?
-        } else {
-            Some(self.desk.ask_owner(crawl, &key, act).await.map_err(unavailable)?)
-        };
-        let value = match said {
-            Some(Said::Gone { urls, .. }) => urls,
-            _ => 0,
-        };
+        let slot = [slot_of(crawl, &key)].into_iter().collect();
+        let act = |slots, _| Act::Delete { slots, crawl: crawl.to_owned(), key: Some(key.clone()) };
+        let value = self.desk.forget(slot, local, act).await.map_err(unavailable)?;
         Ok(Response::new(api::Long { value }))
     }
 
@@ -515,7 +493,7 @@ impl UrlFrontier for Service {
         let service = Service::new(self.desk.clone(), self.metrics.clone(), 1);
         self.stream(STREAM_ROOM, move |answers| async move {
             if let Err(error) = service.look_through(&look, (u64::from(start), take), Some(&answers)).await {
-                let _ = answers.send(Err(unavailable(error))).await;
+                answers.fail(unavailable(error)).await;
             }
         })
     }
@@ -537,18 +515,15 @@ impl UrlFrontier for Service {
         let api::PurgeUrlParams { key, crawl_id, days } = request.into_inner();
         let crawl = crawl_name(&crawl_id).map_err(wrong)?.to_owned();
         let cutoff_ms = unix_ms().saturating_sub(u64::from(days) * 86_400_000);
-        if let Some(key) = some(key) {
-            if check_key(&key).is_err() {
-                return Ok(Response::new(api::Long { value: 0 }));
-            }
-            let (slots, after) = (SlotSet::default(), None);
-            let act = Act::Purge { slots, crawl: crawl.clone(), key: Some(key.clone()), cutoff_ms, after };
-            let said = self.desk.ask_owner(&crawl, &key, Ask::Act(act)).await.map_err(unavailable)?;
-            let Said::Gone { urls, .. } = said else { return Err(unavailable(odd())) };
-            return Ok(Response::new(api::Long { value: urls }));
-        }
-        let act = move |slots, after| Act::Purge { slots, crawl: crawl.clone(), key: None, cutoff_ms, after };
-        Ok(Response::new(api::Long { value: self.forget(false, act).await? }))
+        let key = some(key);
+        let slots = match &key {
+            Some(key) if check_key(key).is_err() => return Ok(Response::new(api::Long { value: 0 })),
+            Some(key) => [slot_of(&crawl, key)].into_iter().collect(),
+            None => all_slots(),
+        };
+        let act = |slots, after| Act::Purge { slots, crawl: crawl.clone(), key: key.clone(), cutoff_ms, after };
+        let value = self.desk.forget(slots, false, act).await.map_err(unavailable)?;
+        Ok(Response::new(api::Long { value }))
     }
 }
 

@@ -4,11 +4,10 @@
 use proto::clients::ask::{Act, Ask, Said, Told};
 use proto::id::NodeId;
 use proto::key::DEFAULT_CRAWL;
-use tokio::sync::mpsc;
-use tonic::Status;
 
 use super::api;
 use super::desk::{Desk, Unavailable};
+use super::outbox::Outbox;
 use super::service::info_of;
 use crate::metrics::frontier::FrontierMetrics;
 
@@ -21,7 +20,7 @@ pub(super) async fn take(
     crawl: Option<String>,
     params: &api::GetParams,
     first: usize,
-    answers: &mpsc::Sender<Result<api::UrlInfo, Status>>,
+    answers: &Outbox<api::UrlInfo>,
     metrics: &FrontierMetrics,
 ) -> Result<(), Unavailable> {
     let (delay_default_s, wanted) = (desk.node().client_settings().0.delay_s, params.max_queues);
@@ -80,14 +79,10 @@ pub(super) async fn take(
 }
 
 /// Hands URLs on; says whether somebody still listens.
-async fn tell(
-    urls: Vec<Told>,
-    answers: &mpsc::Sender<Result<api::UrlInfo, Status>>,
-    metrics: &FrontierMetrics,
-) -> bool {
+async fn tell(urls: Vec<Told>, answers: &Outbox<api::UrlInfo>, metrics: &FrontierMetrics) -> bool {
     metrics.got.inc_by(urls.len() as u64);
     for Told { crawl, key, url, metadata, .. } in urls {
-        if answers.send(Ok(info_of(crawl, key, url, metadata))).await.is_err() {
+        if !answers.send(info_of(crawl, key, url, metadata)).await {
             return false; // what it does not take comes back when its lease is over
         }
     }

@@ -7,8 +7,10 @@ use proto::clients::ask::{Act, Item, Look, Said, Taken};
 use proto::clients::fetch::{End, Lease};
 use proto::clients::spider::{SpiderAsk, SpiderRules, SpiderSaid};
 use proto::cluster::slot_set::SlotSet;
+use proto::crawl::politeness::Micros;
 
 use super::{Deferred, DiskError, Reply, answer, defer, later};
+use crate::edges::clock::mono;
 use crate::edges::store::{Change, Decided, Store, Taker};
 
 /// Work for clients.
@@ -22,6 +24,8 @@ pub enum ClientJob {
         unix_ms: u64,
         /// Least numbers of the versions of what is written under claims, by the key of its queue.
         floors: BTreeMap<String, u64>,
+        /// Until when, by [`mono`]: then whoever asked has given up, and may have put something newer elsewhere.
+        until: Micros,
         /// What became of each, and what is to be replicated.
         reply: Reply<Decided<Vec<Taken>>>,
     },
@@ -95,7 +99,11 @@ impl ClientJob {
     /// Applies a write to the change; its answer waits for the commit.
     pub(super) fn apply(self, change: &mut Change<'_>, deferred: &mut Vec<Deferred>) -> Result<(), DiskError> {
         match self {
-            ClientJob::Put { items, unix_ms, floors, reply } => {
+            ClientJob::Put { items, until, reply, .. } if mono() >= until => {
+                let said = vec![Taken::Failed; items.len()];
+                defer(reply, Ok(Decided { said, copies: Vec::new(), changed: Vec::new(), life: 0 }), deferred)
+            }
+            ClientJob::Put { items, unix_ms, floors, reply, .. } => {
                 defer(reply, change.put_items(items, unix_ms, &floors), deferred)
             }
             ClientJob::Spider { ask, rules, unix_ms, reply, .. } => {

@@ -1,14 +1,19 @@
 //! What overtakes what on the disk's thread.
 
+use std::collections::BTreeMap;
+
 use proto::batch::EntryKind;
+use proto::clients::ask::{Item, Look, Said, Taken};
 use proto::cluster::copy::{Kept, RecordCopy};
+use proto::crawl::politeness::Micros;
 use proto::id::NodeId;
 use proto::key::DEFAULT_CRAWL;
 use proto::record::Status;
 use proto::url::{CanonicalUrl, UrlRules};
 
 use super::*;
-use crate::edges::store::{Merged, StoreOptions};
+use crate::edges::clock::mono;
+use crate::edges::store::{Decided, Merged, StoreOptions};
 
 const NOW: u64 = 1_000_000;
 /// Longer than anything here takes; only a test that fails waits for it.
@@ -140,4 +145,31 @@ fn what_came_while_a_group_waited_is_written_before_the_thread_ends() {
     for merged in merged {
         assert_eq!(merged.blocking_recv().unwrap().unwrap().changed.len(), 1);
     }
+}
+
+#[test]
+fn a_put_whose_time_is_over_when_the_disk_gets_to_it_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, ..) = replica(dir.path());
+    let pause = Duration::from_millis(20);
+    let mut work = DiskWork::new(store, DiskOptions { commit_pause: pause, ..options() }).unwrap();
+    let (_disk, mut jobs) = Disk::queue();
+    let mut put = |date_s, until| {
+        let item = Item { crawl: "c".into(), key: "k".into(), url: "u".into(), metadata: Vec::new(), date_s };
+        let (reply, mut said) = oneshot::channel();
+        let (items, floors) = (vec![item], BTreeMap::new());
+        assert!(work.perform(Job::Client(ClientJob::Put { items, unix_ms: NOW, floors, until, reply }), &mut jobs));
+        let Decided { said, copies, changed, .. } = said.try_recv().unwrap().unwrap();
+        (said, copies.len(), changed.len())
+    };
+    assert_eq!(put(Some(7), Micros::MAX), (vec![Taken::Kept], 1, 1));
+    // It was not over when it was handed in, and the disk was slow.
+    let soon = mono() + pause.as_micros() as Micros / 2;
+    assert_eq!(put(Some(9), soon), (vec![Taken::Failed], 0, 0));
+    assert_eq!(put(None, soon), (vec![Taken::Failed], 0, 0), "nothing is said of what is known either");
+    let (reply, mut seen) = oneshot::channel();
+    let look = Look::Url { crawl: "c".into(), key: "k".into(), url: "u".into() };
+    assert!(work.perform(Job::Client(ClientJob::Look { look, unix_ms: NOW, reply }), &mut jobs));
+    let Said::Url(Some(told)) = seen.try_recv().unwrap().unwrap() else { panic!("it is known") };
+    assert_eq!(told.date_s, 7);
 }

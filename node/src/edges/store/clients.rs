@@ -192,7 +192,7 @@ impl Store {
 
 impl Change<'_> {
     /// Takes URLs of clients in, in their order. Those with a record to keep are in the copies. What is written under a claim has a floor by the key of its
-    /// queue; the rest goes by the clock.
+    /// queue.
     pub fn put_items(
         &mut self,
         items: Vec<Item>,
@@ -201,22 +201,27 @@ impl Change<'_> {
     ) -> Result<Decided<Vec<Taken>>, StoreError> {
         let mut said = Vec::with_capacity(items.len());
         for item in items {
-            let floor = floors.get(&item.key).copied().unwrap_or(unix_ms);
-            said.push(self.put_item(item, unix_ms, floor)?);
+            let claim = floors.get(&item.key).copied();
+            said.push(self.put_item(item, unix_ms, claim)?);
         }
         Ok(self.decided(said))
     }
 
-    fn put_item(&mut self, item: Item, unix_ms: u64, floor: u64) -> Result<Taken, StoreError> {
+    fn put_item(&mut self, item: Item, unix_ms: u64, claim: Option<u64>) -> Result<Taken, StoreError> {
         if ClientUrl::bytes(&item.url, &item.metadata) > ITEM_BYTES_MAX {
             return Ok(Taken::Skipped);
         }
         let queue = ClientQueueId::new(&item.crawl, &item.key);
         let key = queue.url(&item.url);
-        let cutoff_ms = self.touched_line(&queue)?.queue.cutoff_ms;
+        let record = self.touched_line(&queue)?.queue.clone();
+        let cutoff_ms = record.cutoff_ms;
         let old = self.client_url(&key)?.filter(|old| old.created_ms >= cutoff_ms);
-        let new = ClientUrl::taken_in(old.as_ref(), item, cutoff_ms, self.store.options.node, unix_ms, floor);
+        let new = ClientUrl::taken_in(old.as_ref(), item, cutoff_ms, self.store.options.node, unix_ms, claim);
         let Some(new) = new else { return Ok(Taken::Skipped) };
+        if old.is_none() && cutoff_ms > 0 {
+            // Who has not heard that the URL was forgotten may have a later version of what it was: it has to hear of it first, and keeps the new one then.
+            self.clients.copies.insert(queue.record(), encoded(record.copy(&queue))?);
+        }
         self.replace_client(&queue, key, old, Some(new), unix_ms)?;
         Ok(Taken::Kept)
     }

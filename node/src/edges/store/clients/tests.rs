@@ -255,6 +255,36 @@ proptest! {
 }
 
 #[test]
+fn what_is_found_after_it_was_forgotten_is_kept_by_who_has_not_heard_of_that() {
+    let forgets: [fn(u64) -> Act; 2] = [
+        |_| Act::Delete { slots: all(), crawl: "x".into(), key: Some("q".into()) },
+        |cutoff_ms| Act::Purge { slots: all(), crawl: "x".into(), key: None, cutoff_ms, after: None },
+    ];
+    for forget in forgets {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (mut store, mut replica) = (store(dir.path(), 1), store(other.path(), 2));
+        let write = |replica: &mut Store, copies: Vec<RecordCopy>| {
+            let mut change = replica.change();
+            change.merge(copies, 120_000).unwrap();
+            change.commit().unwrap();
+        };
+        // Found long ago, and done with a moment ago.
+        for (date_s, at_ms) in [(None, 10_000), (Some(0), 90_000)] {
+            let (_, copies) = put(&mut store, vec![item("x", "q", "u", date_s)], at_ms);
+            write(&mut replica, copies);
+        }
+        // The replica hears nothing of this.
+        let gone = store.act(forget(50_000), &Taker::ANY, &all(), 100_000).unwrap().said;
+        assert_eq!(gone, Said::Gone { urls: 1, next: None });
+        let (said, copies) = put(&mut store, vec![item("x", "q", "u", None)], 110_000);
+        assert_eq!(said, [Taken::Kept]);
+        write(&mut replica, copies);
+        assert_eq!(records(&replica), records(&store));
+        assert_eq!((counts(&replica, "x", 120_000).scheduled, counts(&replica, "x", 120_000).completed), (1, 0));
+    }
+}
+
+#[test]
 fn a_line_from_before_there_were_spiders_is_read() {
     let old = wire::encode(&(ClientQueue::default(), 3u64, 2u64, 1u64, 7u64, 9u64)).unwrap();
     let line = Line::read(&old).unwrap();
