@@ -453,7 +453,7 @@ impl Change<'_> {
         if !inlinks.is_empty() {
             self.store.tally.write(inlinks, &mut self.rows)?;
         }
-        self.put_lines()?;
+        let lines = self.put_lines()?;
         self.put_failings()?;
         let digested = self.put_digests()?;
         let state = self.store.state.clone();
@@ -467,6 +467,9 @@ impl Change<'_> {
         ready(self.store)?;
         self.store.db.write_opt(batch, &options).map_err(|error| self.store.failed(&error))?;
         self.store.digests.written(digested);
+        for (queue, line) in lines {
+            self.store.lines.put(queue, line);
+        }
         for id in self.fresh {
             self.store.seen.insert(id);
         }

@@ -142,7 +142,7 @@ impl Lines {
         Lines(HashMap::with_hasher(Seeded::new()))
     }
 
-    fn put(&mut self, queue: ClientQueueId, line: Line) {
+    pub(super) fn put(&mut self, queue: ClientQueueId, line: Line) {
         if self.0.len() >= LINES_CACHED {
             self.0.clear();
         }
@@ -450,8 +450,9 @@ impl Change<'_> {
         }
     }
 
-    /// Writes the lines and the agenda of what this change has touched.
-    pub(super) fn put_lines(&mut self) -> Result<(), StoreError> {
+    /// Writes the lines and the agenda of what this change has touched; gives the lines, to be remembered once they are on disk.
+    pub(super) fn put_lines(&mut self) -> Result<Vec<(ClientQueueId, Line)>, StoreError> {
+        let mut lines = Vec::new();
         for (queue, Touched { before, mut now }) in std::mem::take(&mut self.clients.lines) {
             if now.scheduled == 0 {
                 (now.agenda_ms, now.wake_ms) = (u64::MAX, u64::MAX);
@@ -468,9 +469,10 @@ impl Change<'_> {
             if before.as_ref() != Some(&now) {
                 self.put("line", &line_key(&queue), &now)?;
             }
-            self.store.lines.put(queue, now);
+            lines.push((queue, now));
         }
-        self.put_ends()
+        self.put_ends()?;
+        Ok(lines)
     }
 
     /// Removes everything of a slot that is of clients.

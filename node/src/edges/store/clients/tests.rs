@@ -102,6 +102,20 @@ fn recount(store: &Store, crawl: &str, unix_ms: u64) -> (u64, u64, u64) {
 }
 
 #[test]
+fn what_could_not_be_written_is_not_remembered() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    put(&mut store, vec![item("x", "a", "1", Some(1))], 10_000);
+    let mut change = store.change();
+    change.put_items(vec![item("x", "a", "2", Some(1))], 11_000, &BTreeMap::new()).unwrap();
+    let full = |_: &mut Store| Err(StoreError::DiskFull(Path::new("x").into()));
+    assert!(change.commit_after(true, full).is_err());
+    assert_eq!(counts(&store, "x", 12_000).scheduled, 1);
+    put(&mut store, vec![item("x", "a", "3", Some(1))], 13_000);
+    assert_eq!(counts(&store, "x", 14_000).scheduled, recount(&store, "x", 14_000).0);
+}
+
+#[test]
 fn queues_take_turns_and_leases_come_back_in_the_order_of_their_dates() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = store(dir.path(), 1);
