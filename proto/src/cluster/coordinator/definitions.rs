@@ -73,6 +73,14 @@ impl Coordinator {
         }
     }
 
+    /// Whether the others count us out and we did not know: an operator said that we are gone for ever while we were cut off, or we left in a life of
+    /// which our disk knows nothing. They ask us for nothing then, so nothing may be kept here before we have enrolled, in a life that is not over for them.
+    fn left_unawares(&self, said: Departure) -> bool {
+        let enrolment = self.registry.enrolled().get(&self.rules.me);
+        let is_about_us = said.node == self.rules.me && enrolment.is_none_or(|enrolment| enrolment.is_undone_by(said));
+        is_about_us && self.enrolled && !self.rules.voters.is_empty() && !self.membership.is_leaving()
+    }
+
     /// Everything that is defined, as far as this node knows, removed ones included.
     pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
         self.registry.definitions()
@@ -122,6 +130,9 @@ impl Coordinator {
                 registry::Effect::Store { op, definitions } => out.push(Effect::StoreDefinitions { op, definitions }),
                 registry::Effect::Redefined { definitions } => {
                     for said in definitions.iter().filter_map(Departure::read) {
+                        if self.left_unawares(said) {
+                            out.push(Effect::Outdated { boot: said.boot.max(self.rules.boot) });
+                        }
                         let news = self.membership.written_down(now, said);
                         self.heed(now, news, out);
                     }

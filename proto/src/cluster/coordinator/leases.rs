@@ -281,20 +281,23 @@ impl Coordinator {
         slots.iter().filter_map(tenure).collect()
     }
 
-    fn ask_around(&mut self, now: Micros, slots: SlotSet, out: &mut Vec<Effect>) {
+    pub(super) fn ask_around(&mut self, now: Micros, slots: SlotSet, out: &mut Vec<Effect>) {
         let op = Op { boot: self.rules.boot, number: self.next_pull };
         let known = slots.iter().map(|slot| (slot, self.repair.digests.of(slot)));
         let digests: Vec<(Slot, u64)> = known.filter(|(_, digest)| *digest != 0).collect();
         // Whoever stands near these slots on the ring first; any living node may have stood in.
-        let mut asked: Vec<NodeId> = Vec::new();
         let near = slots.iter().flat_map(|slot| self.ring.preference(slot).iter().take(PULL_ASKED));
+        let others = |node: &&NodeId| **node != self.rules.me && self.membership.alive().contains(node);
         let mut seen = BTreeSet::new();
-        for node in near.chain(self.membership.alive()) {
-            if *node != self.rules.me && self.membership.alive().contains(node) && seen.insert(*node) {
-                asked.push(*node);
-            }
-        }
-        asked.truncate(PULL_ASKED);
+        let nearest = near.chain(self.membership.alive()).filter(others).filter(|node| seen.insert(**node));
+        let mut asked: Vec<NodeId> = nearest.copied().take(PULL_ASKED).collect();
+        // Those who have no place any more, or give theirs up, are witnesses too, wherever they stand.
+        let leaving: BTreeSet<NodeId> = self.membership.departing().collect();
+        let placeless = |node: &&NodeId| !self.view().contains_key(*node) || leaving.contains(*node);
+        let missed =
+            self.membership.alive().iter().filter(others).filter(placeless).filter(|node| !asked.contains(node));
+        let missed: Vec<NodeId> = missed.copied().take(PULL_ASKED).collect();
+        asked.extend(missed);
         for to in asked {
             self.send(now, to, Message::Survey { op, slots: slots.clone(), digests: digests.clone() }, out);
         }

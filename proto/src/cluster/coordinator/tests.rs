@@ -34,6 +34,8 @@ struct Cluster {
     now: Micros,
     acknowledged: BTreeSet<u64>,
     sights: Vec<(NodeId, Sight)>,
+    /// Lives that are over, by what their nodes were told.
+    outdated: BTreeMap<NodeId, u32>,
     /// Most bulk letters that waited at once, and the bytes of all.
     bulk_waits_max: usize,
     bulk_bytes: usize,
@@ -74,6 +76,7 @@ impl Cluster {
             now: 0,
             acknowledged: BTreeSet::new(),
             sights: Vec::new(),
+            outdated: BTreeMap::new(),
             bulk_waits_max: 0,
             bulk_bytes: 0,
         }
@@ -161,7 +164,8 @@ impl Cluster {
             Effect::Saw(sight) => self.sights.push((id, sight)),
             Effect::StoreDefinitions { op, .. } => self.step(id, Input::DefinitionsStored { op }),
             Effect::Defined { ticket, .. } => drop(self.acknowledged.insert(ticket)),
-            Effect::Refuse { .. } | Effect::Outdated { .. } | Effect::Left => {}
+            Effect::Outdated { boot } => drop(self.outdated.insert(id, boot)),
+            Effect::Refuse { .. } | Effect::Left => {}
             Effect::Redefined { .. } | Effect::NotDefined { .. } => {}
         }
     }
@@ -345,6 +349,40 @@ fn a_life_that_others_have_outlived_is_told_so() {
 }
 
 #[test]
+fn who_was_forgotten_while_it_was_cut_off_begins_a_new_life() {
+    let mut cluster = Cluster::new();
+    cluster.run(10 * SECOND);
+    let cut_off = cluster.nodes.remove(&NodeId(2)).unwrap();
+    cluster.run(30 * SECOND);
+    cluster.step(NodeId(0), Input::Forget { node: NodeId(2) });
+    cluster.run(40 * SECOND);
+    cluster.nodes.insert(NodeId(2), cut_off);
+    assert!(cluster.outdated.is_empty());
+    cluster.run(60 * SECOND);
+    assert_eq!(cluster.outdated, [(NodeId(2), 1)].into(), "in this life it has no place any more");
+}
+
+#[test]
+fn a_voter_that_left_and_lost_its_disk_enrols_when_it_hears_of_that() {
+    let mut cluster = Cluster::new();
+    cluster.run(10 * SECOND);
+    cluster.step(NodeId(2), Input::Leave);
+    cluster.run(60 * SECOND);
+    cluster.nodes.insert(NodeId(2), node(cluster.now, rules(2, 5_000)));
+    cluster.run(80 * SECOND);
+    assert_eq!(cluster.outdated, [(NodeId(2), 5_000)].into(), "it took itself for one that is counted");
+    // Its disk knows now.
+    let heard: Vec<registry::Definition> = cluster.nodes[&NodeId(2)].core.definitions().cloned().collect();
+    let mut again = node(cluster.now, rules(2, 5_001));
+    again.core = again.core.with_definitions(heard);
+    cluster.nodes.insert(NodeId(2), again);
+    cluster.outdated.clear();
+    cluster.run(120 * SECOND);
+    assert!(cluster.nodes.values().all(|node| node.core.is_enrolled(NodeId(2))));
+    assert!(cluster.outdated.is_empty());
+}
+
+#[test]
 fn who_leaves_hands_its_slots_over_and_is_done() {
     let mut cluster = Cluster::new();
     let peers: Vec<(NodeId, u16)> = (0..3).map(|number| (NodeId(number), 1)).collect();
@@ -366,6 +404,35 @@ fn who_leaves_hands_its_slots_over_and_is_done() {
     for page in 0..20 {
         assert_eq!(cluster.statuses(&format!("http://a.example/{page}")).len(), 3);
     }
+}
+
+#[test]
+fn in_a_large_cluster_those_who_give_their_places_up_are_asked_too() {
+    let mut cluster = Cluster::new();
+    let peers: Vec<(NodeId, u16)> = (0..3).map(|number| (NodeId(number), 1)).collect();
+    for id in 3..16 {
+        let mut joined = rules(id, 1);
+        joined.peers = peers.clone();
+        cluster.nodes.insert(NodeId(id), node(0, joined));
+    }
+    cluster.run(30 * SECOND);
+    let slot = Slot::of_domain("a.example");
+    let slots: SlotSet = [slot].into_iter().collect();
+    let holder = cluster.holder(slot);
+    // The last on the ring stand far from the slot: nobody asks them for its sake.
+    let far: Vec<NodeId> = cluster.nodes[&holder].core.ring.preference(slot).iter().rev().copied().take(3).collect();
+    for leaver in &far {
+        cluster.step(*leaver, Input::Leave);
+    }
+    cluster.run(31 * SECOND);
+    let core = &mut cluster.nodes.get_mut(&holder).unwrap().core;
+    let mut effects = Vec::new();
+    core.ask_around(31 * SECOND, slots, &mut effects);
+    let is_asked = |node: &NodeId| {
+        let surveyed = |effect: &Effect| matches!(effect, Effect::Send { to, letter } if to == node && matches!(letter.message, Message::Survey { .. }));
+        effects.iter().any(surveyed)
+    };
+    assert!(far.iter().all(is_asked));
 }
 
 #[test]
