@@ -40,12 +40,12 @@ use crate::edges::web::Web;
 use crate::extract::ExtractRules;
 use crate::messages::{
     AmendRecords, ClientPlaces, ClusterView, CompareNow, Crash, Define, Defined, DiscoveredUrls, End, FetchedPage,
-    ForgetNode, GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, HoldJobs, IsDispensable, KeepClients,
-    Leave, NotSubmitted, Received, Rescored, Restart, Retune, SlotDigests, Standing, SubmitUrls,
+    ForgetNode, GetClientPlaces, GetClusterView, GetDigests, GetStanding, Halt, Hold, HoldJobs, IsDispensable,
+    KeepClients, Leave, NotSubmitted, Received, Rescored, Restart, Retune, SlotDigests, Standing, SubmitUrls,
 };
 use crate::metrics::Metrics;
 use crate::scoring::Scoring;
-use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient};
+use crate::supervisor::{Desk, Link, NotTaken, Seat, Supervisor, recipient, uncounted};
 use crate::tuning::Tuning;
 
 /// How long addresses are believed: the resolver keeps each as long as its record says, this only bounds the frontier's copy.
@@ -153,19 +153,21 @@ struct Ends {
     name: &'static str,
     end: Link<End>,
     crash: Link<Crash>,
+    hold: Link<Hold>,
 }
 
 impl Ends {
     fn of(name: &'static str) -> Ends {
-        Ends { name, end: Link::open(), crash: Link::open() }
+        Ends { name, end: Link::open(), crash: Link::open(), hold: Link::open() }
     }
 
     fn bind<A>(&self, address: &Seat<A>)
     where
-        A: Actor<Context = Context<A>> + Handler<End> + Handler<Crash>,
+        A: Actor<Context = Context<A>> + Handler<End> + Handler<Crash> + Handler<Hold>,
     {
         self.end.bind(recipient(address));
         self.crash.bind(recipient(address));
+        self.hold.bind(uncounted(address));
     }
 }
 
@@ -715,6 +717,13 @@ impl Node {
     pub fn crash(&self, name: &str) {
         for actor in self.ends.iter().filter(|actor| actor.name == name) {
             actor.crash.answer(Crash);
+        }
+    }
+
+    /// Keeps an actor from its mailbox for so long, once it has handled what is in there; for tests.
+    pub fn hold(&self, name: &str, time: Duration) {
+        for actor in self.ends.iter().filter(|actor| actor.name == name) {
+            actor.hold.answer(Hold(time));
         }
     }
 

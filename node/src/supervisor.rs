@@ -283,3 +283,14 @@ where
 {
     Entrance { to: seat.address.clone().recipient(), desk: Arc::clone(&seat.desk) }
 }
+
+/// The same for a message that the actor's desk does not count.
+pub fn uncounted<A, M>(seat: &Seat<A>) -> Entrance<M>
+where
+    A: Actor<Context = Context<A>> + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    Entrance { to: seat.address.clone().recipient(), desk: Arc::default() }
+}

@@ -14,6 +14,9 @@ mod contents;
 mod disk;
 mod edges;
 mod faults;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod points;
 mod world;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,7 +29,8 @@ use proto::key::DEFAULT_CRAWL;
 use tokio::time::{Duration, Instant};
 
 use self::world::World;
-use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::layer::{Layer, Mutant, Point, RunOptions, RunReport};
+use crate::pure::node::{FLIGHTS_MAX, QUEUES_MAX};
 use crate::world::definers;
 use crate::world::plan::{MILLISECOND, Plan};
 use crate::world::random::{For, Random};
@@ -55,8 +59,7 @@ impl Layer for Actors {
 
     #[cfg(feature = "mutants")]
     fn mutants(&self) -> Vec<Mutant> {
-        let every = crate::pure::Pure.mutants();
-        every.into_iter().map(|mutant| Mutant { seeds_max: mutant.seeds_max, ..mutant }).collect()
+        mutants::all()
     }
 
     #[cfg(not(feature = "mutants"))]
@@ -64,27 +67,18 @@ impl Layer for Actors {
         Vec::new()
     }
 
-    fn sometimes(&self) -> Vec<&'static str> {
-        let mut every = crate::pure::Pure.sometimes();
-        every.retain(|point| !OF_JOBS.contains(point) && !OF_SITES.contains(point));
-        every.push("actor_replaced");
-        every
+    fn judges(&self) -> Vec<&'static str> {
+        JUDGED.to_vec()
+    }
+
+    fn points(&self) -> Vec<Point> {
+        points::points()
     }
 }
 
-/// Jobs and their scripts run in the first layer only.
-const OF_JOBS: [&str; 6] =
-    ["printed_taken_over", "run_by_hand", "run_fell_due", "run_taken_over", "script_killed", "task_handed_again"];
-
-/// So are sites crawled.
-const OF_SITES: [&str; 6] = [
-    "batch_of_a_deleted_site",
-    "limit_holds_while_partitioned",
-    "site_changed_while_crawled",
-    "site_deleted_while_crawled",
-    "site_emptied_while_crawled",
-    "site_heard_of_late_with_its_records",
-];
+/// The invariants that notice a defect here. Among them are all that go by what nodes say they decided (I7 to I9, I11 to I14): if that did not
+/// arrive any more, they would hold whatever happened.
+const JUDGED: [&str; 14] = ["I1", "I3", "I4", "I5", "I7", "I8", "I9", "I11", "I12", "I13", "I14", "I15", "I16", "I17"];
 
 /// Something that happens at a time.
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +175,32 @@ impl Shared {
             Happening::StrangerSpeaks { node, times } => self.stranger_speaks(node, times),
             Happening::Parts { node, process } => self.parts(node, process),
             Happening::CalmBegins => self.calm_begins(),
-            Happening::Look => self.lock().look(),
+            Happening::Look => {
+                self.measure_frontiers();
+                self.lock().look();
+            }
+        }
+    }
+
+    /// Asks every frontier how much it has in memory and has handed out.
+    fn measure_frontiers(&self) {
+        let processes = self.lock().processes();
+        for (id, process) in processes {
+            let shared = self.clone();
+            actix_rt::spawn(async move {
+                let Some(standing) = process.node.standing().await else { return };
+                let mut world = shared.lock();
+                if !world.is_current(id, process.number) {
+                    return;
+                }
+                let frontier = standing.core;
+                for (queue, length, bound) in
+                    [("queues", frontier.queues, QUEUES_MAX), ("flights", frontier.flights, FLIGHTS_MAX)]
+                {
+                    let (length, bound) = (length as u64, bound as u64);
+                    world.record(Event::QueueMeasured { node: id, queue, length, bound });
+                }
+            });
         }
     }
 
@@ -192,7 +211,7 @@ impl Shared {
             world.power_loss_waits = None;
             (world.plan.stays_down.clone(), world.down_for_now())
         };
-        dead.into_iter().for_each(|node| self.lock().crash(NodeId(node), false));
+        dead.into_iter().for_each(|node| self.lock().crash(NodeId(node)));
         down.into_iter().for_each(|node| self.start_node(node));
     }
 

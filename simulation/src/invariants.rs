@@ -18,7 +18,7 @@
 //! | I12 a voter never has two live promises | [`one_promise_per_voter`] |
 //! | I13 bounded queues stay bounded | [`queues_stay_bounded`] |
 //! | I14 nothing from a former life changes state | [`former_lives_change_nothing`] |
-//! | I15 nothing is fetched that robots.txt forbids | [`robots_obeyed`] |
+//! | I15 nothing is fetched that robots.txt forbids, as it was read last | [`robots_obeyed`] |
 //! | I16 definitions converge, and none acknowledged is lost | [`definitions_converge`] |
 //! | I17 a page that counts as crawled is on two disks | [`pages_kept_twice`] |
 //! | I18 one node runs what is due, and every run that is wanted is made | [`one_node_runs_what_is_due`] |
@@ -80,6 +80,13 @@ pub struct Violation {
     pub node: Option<NodeId>,
     /// What was seen.
     pub what: String,
+}
+
+impl Violation {
+    /// The number of the invariant.
+    pub fn number(&self) -> &str {
+        self.invariant.split(' ').next().unwrap_or_default()
+    }
 }
 
 impl std::fmt::Display for Violation {
@@ -359,7 +366,7 @@ pub(crate) mod testing {
             crawl_delay: 1_000,
             least_delay: 100,
             own_robots: false,
-            permitted: true,
+            allowed: true,
         }
     }
 

@@ -20,8 +20,28 @@ pub trait Layer: Sync {
     /// The planted defects that this layer must notice.
     fn mutants(&self) -> Vec<Mutant>;
 
+    /// The invariants that this layer judges, by their numbers: each of them must notice one of the mutants.
+    fn judges(&self) -> Vec<&'static str>;
+
     /// Every interesting situation that some seed must reach.
-    fn sometimes(&self) -> Vec<&'static str>;
+    fn points(&self) -> Vec<Point>;
+}
+
+/// An interesting situation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Name as people write it.
+    pub name: &'static str,
+    /// So many seeds must have reached it. At least sixteen times as many as it takes to reach it once: then one run of
+    /// millions fails by chance.
+    pub within: u64,
+}
+
+impl Point {
+    /// Points that so many seeds must have reached.
+    pub fn all<const N: usize>(within: u64, names: [&'static str; N]) -> impl Iterator<Item = Point> {
+        names.into_iter().map(move |name| Point { name, within })
+    }
 }
 
 /// How a run differs from the usual one.
@@ -46,6 +66,8 @@ pub struct Mutant {
     pub name: &'static str,
     /// Within so many seeds it must be caught.
     pub seeds_max: u64,
+    /// What it is planted for: the numbers of the invariants of which one must notice it.
+    pub breaks: &'static [&'static str],
 }
 
 /// What came of a run.

@@ -13,7 +13,7 @@ use proto::source::dispatch::Run;
 use proto::source::lend::{Guest, Heard, Leave, Lender, NEW_LIFE_WAITS, Next, Said, Stamp, Word};
 
 use crate::invariants::true_ring;
-use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::layer::{Layer, Mutant, Point, RunOptions, RunReport};
 use crate::world::clock::Clock;
 use crate::world::network::{Delivery, Fate, Network};
 use crate::world::plan::{Fault, MILLISECOND, Plan, SECOND};
@@ -43,7 +43,7 @@ impl Layer for LendingLayer {
     }
 
     fn mutants(&self) -> Vec<Mutant> {
-        let mutant = |name| Mutant { name, seeds_max: 200 };
+        let mutant = |name| Mutant { name, seeds_max: 200, breaks: &["I18"] };
         vec![
             mutant("from_receipt"),
             mutant("hasty"),
@@ -54,8 +54,12 @@ impl Layer for LendingLayer {
         ]
     }
 
-    fn sometimes(&self) -> Vec<&'static str> {
-        vec![
+    fn judges(&self) -> Vec<&'static str> {
+        vec!["I18"]
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let often = [
             "message_cut",
             "node_crashed",
             "script_lent",
@@ -65,7 +69,8 @@ impl Layer for LendingLayer {
             "guest_told_to_stop",
             "guest_lost",
             "run_over",
-        ]
+        ];
+        Point::all(200, often).collect()
     }
 }
 

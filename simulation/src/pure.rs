@@ -8,7 +8,10 @@
 
 pub(crate) mod contents;
 mod faults;
+#[cfg(feature = "mutants")]
+pub(crate) mod mutants;
 pub(crate) mod node;
+mod points;
 mod sites;
 mod sources;
 pub(crate) mod storage;
@@ -30,11 +33,11 @@ use proto::key::DEFAULT_CRAWL;
 use proto::url::{CanonicalUrl, UrlRules};
 
 use self::node::{Fetching, Node};
-use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::layer::{Layer, Mutant, Point, RunOptions, RunReport};
 use crate::world::definers;
 use crate::world::disk::Sync;
 use crate::world::generators;
-use crate::world::network::{Delivery, Fate, Network};
+use crate::world::network::{Delivery, Network};
 use crate::world::origins::{Origins, ROBOTS_PATH, Reply};
 use crate::world::plan::{MILLISECOND, Plan};
 use crate::world::random::{For, Random};
@@ -49,9 +52,11 @@ const LOOK_EVERY: Micros = 500 * MILLISECOND;
 /// The layer.
 pub struct Pure;
 
-/// Within so many seeds a planted defect must be caught.
-#[cfg(feature = "mutants")]
-const SEEDS_MAX: u64 = 1_000;
+/// The invariants of this layer; the others are those of small layers: rankings, clients, spiders.
+const JUDGED: [&str; 22] = [
+    "I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12", "I13", "I14", "I15", "I16", "I17",
+    "I18", "I19", "I20", "I21", "I22",
+];
 
 impl Layer for Pure {
     fn name(&self) -> &'static str {
@@ -64,8 +69,7 @@ impl Layer for Pure {
 
     #[cfg(feature = "mutants")]
     fn mutants(&self) -> Vec<Mutant> {
-        use proto::cluster::mutant::Mutant as Defect;
-        Defect::ALL.iter().map(|defect| Mutant { name: defect.name(), seeds_max: SEEDS_MAX }).collect()
+        mutants::all()
     }
 
     #[cfg(not(feature = "mutants"))]
@@ -73,73 +77,12 @@ impl Layer for Pure {
         Vec::new()
     }
 
-    fn sometimes(&self) -> Vec<&'static str> {
-        vec![
-            "batch_lost",
-            "batch_of_a_deleted_site",
-            "batch_put_back",
-            "batch_refused_busy",
-            "batch_sent_to_another",
-            "client_asked_again",
-            "cut_off_from_voters",
-            "definer_asked_again",
-            "disk_full",
-            "enrolled",
-            "fetch_aborted",
-            "fsync_failed",
-            "handoff_finished",
-            "handoff_offered",
-            "host_free_before_its_page_is_stored",
-            "identity_renewed",
-            "join_while_partitioned",
-            "late_release_ignored",
-            "late_report",
-            "lease_acquired",
-            "lease_expired",
-            "lease_moved",
-            "lease_refused_to_another",
-            "lease_refused_to_the_unaware",
-            "lease_released",
-            "leave_finished",
-            "life_outdated",
-            "limit_holds_while_partitioned",
-            "message_cut",
-            "message_duplicated",
-            "minority_paused",
-            "node_crashed",
-            "node_paused",
-            "page_lapsed",
-            "pages_copied",
-            "pages_taken_back",
-            "power_lost_at_acknowledgement",
-            "pull_cut_short",
-            "printed_taken_over",
-            "pulled_before_serving",
-            "reaches_voters_again",
-            "repair_brought_records",
-            "repair_found_difference",
-            "ring_changed",
-            "run_by_hand",
-            "run_fell_due",
-            "run_taken_over",
-            "script_killed",
-            "site_changed_while_crawled",
-            "site_deleted",
-            "site_deleted_while_crawled",
-            "site_emptied",
-            "site_emptied_while_crawled",
-            "site_heard_of_late_with_its_records",
-            "slot_transferred",
-            "straggler_grant_ignored",
-            "stranger_ignored",
-            "task_handed_again",
-            "transfer_broke_off",
-            "unsynced_writes_kept",
-            "unsynced_writes_lost",
-            "voter_waits_after_start",
-            "write_failed",
-            "write_repeated",
-        ]
+    fn judges(&self) -> Vec<&'static str> {
+        JUDGED.to_vec()
+    }
+
+    fn points(&self) -> Vec<Point> {
+        points::points()
     }
 }
 
@@ -275,7 +218,7 @@ struct World<'a> {
     operations: sites::Operations,
     /// URLs of sites that the trace knows of.
     of_sites: BTreeSet<UrlId>,
-    /// Slots and who held them last.
+    /// Slots and who holds them.
     sights: Sights,
     /// A power loss waits for the next acknowledgement.
     power_loss_waits: Option<Micros>,
@@ -315,7 +258,7 @@ impl<'a> World<'a> {
             acknowledged: BTreeSet::new(),
             operations: sites::Operations::new(plan),
             of_sites: BTreeSet::new(),
-            sights: Sights::default(),
+            sights: Sights::new(plan),
             defined: BTreeSet::new(),
             power_loss_waits: None,
             rested_at: None,
@@ -402,6 +345,8 @@ impl<'a> World<'a> {
                     });
                     let letter = Rc::try_unwrap(letter).unwrap_or_else(|shared| (*shared).clone());
                     self.step(at, delivery.to, coordinator::Input::Received(letter));
+                } else if self.network.is_reset(&delivery) {
+                    self.trace.sometimes(at, "message_lost_to_reset");
                 }
             }
             Happening::PagesArrive { delivery, saying } => {
@@ -434,7 +379,7 @@ impl<'a> World<'a> {
         self.trace.record(at, Event::PhaseChanged(Phase::Calm));
         self.power_loss_waits = None;
         for node in self.plan.stays_down.clone() {
-            self.crash(at, NodeId(node), false);
+            self.crash(at, NodeId(node));
         }
         let down: Vec<NodeId> =
             self.nodes.values().filter(|node| !node.is_up() && !node.left).map(|node| node.id).collect();
@@ -462,11 +407,12 @@ impl<'a> World<'a> {
     // The network.
 
     fn send(&mut self, at: Micros, from: NodeId, to: NodeId, letter: Letter) {
+        if letter.message.since() > self.plan.oldest_spoken(from, [to].into_iter()) {
+            return self.trace.sometimes(at, "message_unspoken");
+        }
         let sent = self.network.send(at, from, to);
-        match sent.fate {
-            Fate::Cut => self.trace.sometimes(at, "message_cut"),
-            Fate::Duplicated => self.trace.sometimes(at, "message_duplicated"),
-            _ => {}
+        if let Some(point) = sent.fate.point() {
+            self.trace.sometimes(at, point);
         }
         let letter = Rc::new(letter);
         for delivery in sent.deliveries.into_iter().flatten() {
@@ -583,11 +529,14 @@ impl<'a> World<'a> {
             crawl_delay: self.origins.crawl_delay(host),
             least_delay: self.origins.least_delay(),
             own_robots: path == ROBOTS_PATH,
-            permitted: self.origins.permits(host, &path),
+            allowed: self.origins.allows(host, &path),
         };
         is.fetches.insert(fetch, what.at_host(host));
         self.trace.record(at, Event::FetchStarted(start));
         let reply = self.origins.ask(at, host, &path);
+        if let Some(point) = reply.met {
+            self.trace.sometimes(at, point);
+        }
         let (ends, reply) = if reply.at <= deadline { (reply.at, Some(Box::new(reply))) } else { (deadline, None) };
         self.at(ends, Happening::FetchEnds { node, life, fetch, reply });
     }

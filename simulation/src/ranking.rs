@@ -15,7 +15,7 @@ use proto::score::rounds::{Abroad, By, Purse, Question, Ranking, Reply, Share, S
 use proto::score::{Graph, Lists, OneCore, Scorer, Stop};
 
 use crate::invariants::true_ring;
-use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::layer::{Layer, Mutant, Point, RunOptions, RunReport};
 use crate::world::clock::Clock;
 use crate::world::network::{Delivery, Fate, Network};
 use crate::world::plan::{Fault, MILLISECOND, Plan, SECOND};
@@ -46,12 +46,24 @@ impl Layer for RankingLayer {
     }
 
     fn mutants(&self) -> Vec<Mutant> {
-        let mutant = |name, seeds_max| Mutant { name, seeds_max };
+        let mutant = |name, seeds_max| Mutant { name, seeds_max, breaks: &["I23"] };
         vec![mutant("own_members", 500), mutant("former_ranking", 500), mutant("never_given_up", 200)]
     }
 
-    fn sometimes(&self) -> Vec<&'static str> {
-        vec!["message_cut", "node_crashed", "ranking_ended", "ranking_given_up", "ranking_overtaken", "ranking_refused"]
+    fn judges(&self) -> Vec<&'static str> {
+        vec!["I23"]
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let often = [
+            "message_cut",
+            "node_crashed",
+            "ranking_ended",
+            "ranking_given_up",
+            "ranking_overtaken",
+            "ranking_refused",
+        ];
+        Point::all(200, often).collect()
     }
 }
 

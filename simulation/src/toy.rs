@@ -13,7 +13,7 @@ use proto::crawl::robots::Robots;
 use proto::id::{NodeId, SLOTS, Slot, UrlId};
 
 use crate::invariants::true_ring;
-use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::layer::{Layer, Mutant, Point, RunOptions, RunReport};
 use crate::world::clock::Clock;
 use crate::world::network::{Delivery, Fate, Network};
 use crate::world::origins::{Origins, Outcome, ROBOTS_PATH, Reply};
@@ -38,17 +38,22 @@ impl Layer for Toy {
     }
 
     fn mutants(&self) -> Vec<Mutant> {
-        let mutant = |name, seeds_max| Mutant { name, seeds_max };
+        let mutant = |name, seeds_max, breaks| Mutant { name, seeds_max, breaks };
         vec![
-            mutant("count_from_answer", 500),
-            mutant("server_forgets", 200),
-            mutant("no_delay", 5),
-            mutant("stays_dead", 200),
+            mutant("count_from_answer", 500, &["I7"]),
+            mutant("server_forgets", 200, &["I12"]),
+            mutant("no_delay", 5, &["I2"]),
+            mutant("stays_dead", 200, &["I5"]),
         ]
     }
 
-    fn sometimes(&self) -> Vec<&'static str> {
-        vec!["lock_moved", "request_refused", "server_waits", "node_crashed", "message_cut", "fetch_aborted"]
+    fn judges(&self) -> Vec<&'static str> {
+        vec!["I2", "I5", "I7", "I12"]
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let names = ["lock_moved", "request_refused", "server_waits", "node_crashed", "message_cut", "fetch_aborted"];
+        Point::all(200, names).collect()
     }
 }
 
@@ -285,7 +290,7 @@ impl<'a> World<'a> {
                 crawl_delay: self.origins.crawl_delay(HOST),
                 least_delay: self.origins.least_delay(),
                 own_robots: path == ROBOTS_PATH,
-                permitted: self.origins.permits(HOST, path),
+                allowed: self.origins.allows(HOST, path),
             }),
         );
         let reply = self.origins.ask(at, HOST, path);
@@ -327,6 +332,8 @@ impl<'a> World<'a> {
             _ => false,
         });
         self.trace.record(at, Event::FetchEnded { fetch, node, end });
+        let forbids_all = reply.as_ref().is_none_or(Reply::forbids_all);
+        self.trace.record(at, Event::RobotsHeard { fetch, forbids_all });
         match reply {
             Some(reply) => self.origins.delivered(HOST, &reply),
             None => self.trace.sometimes(at, "fetch_aborted"),

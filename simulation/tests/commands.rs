@@ -77,7 +77,7 @@ fn a_mutant_that_survives_fails_the_hunt() {
     let directory = tempfile::tempdir().expect("a place for files");
     let caught = simulation(directory.path(), "mutants --layer toy");
     assert_eq!(caught.status.code(), Some(0), "{}", said(&caught));
-    assert!(said(&caught).contains("4 of 4 mutants caught"), "{}", said(&caught));
+    assert!(said(&caught).contains("4 of 4 mutants caught by an invariant"), "{}", said(&caught));
     let unknown = simulation(directory.path(), "mutants --layer toy --mutant nobody");
     assert_ne!(unknown.status.code(), Some(0));
 }

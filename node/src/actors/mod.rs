@@ -31,7 +31,7 @@ pub mod router;
 pub mod scorer;
 pub mod storage;
 
-/// Lets an actor end, or panic, when it is told to.
+/// Lets an actor end, panic, or keep its mailbox waiting, when it is told to.
 macro_rules! can_end {
     ($actor:ty) => {
         impl actix::Handler<crate::messages::End> for $actor {
@@ -50,6 +50,14 @@ macro_rules! can_end {
                 panic!("asked to crash");
             }
         }
+
+        impl actix::Handler<crate::messages::Hold> for $actor {
+            type Result = ();
+
+            fn handle(&mut self, crate::messages::Hold(time): crate::messages::Hold, ctx: &mut Self::Context) {
+                actix::AsyncContext::wait(ctx, actix::fut::wrap_future::<_, Self>(tokio::time::sleep(time)));
+            }
+        }
     };
 }
 pub(crate) use can_end;
@@ -61,7 +69,7 @@ mod tests {
 
     use actix::{Actor, AsyncContext, Context, Handler, Message, System};
 
-    use crate::messages::{Crash, End};
+    use crate::messages::{Crash, End, Hold};
 
     /// Its alarm is put off with every message, as the frontier's is.
     struct Alarmed(mpsc::Sender<()>);
@@ -92,6 +100,18 @@ mod tests {
     }
 
     can_end!(Alarmed);
+
+    #[test]
+    fn an_actor_that_is_held_comes_to_its_mailbox_later() {
+        let paused = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        System::with_tokio_rt(move || paused().expect("a runtime")).block_on(async {
+            let (ended, _end) = mpsc::channel();
+            let (actor, began) = (Alarmed(ended).start(), tokio::time::Instant::now());
+            actor.send(Hold(Duration::from_secs(5))).await.expect("it takes that");
+            actor.send(PutOff).await.expect("it goes on");
+            assert_eq!(began.elapsed().as_secs(), 5);
+        });
+    }
 
     #[test]
     fn an_actor_that_put_its_alarm_off_in_the_same_turn_ends() {

@@ -45,3 +45,8 @@ pub struct End;
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Crash;
+
+/// Keeps an actor from its mailbox for so long: how tests see what a slow one does to the others.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Hold(pub std::time::Duration);

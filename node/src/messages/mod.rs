@@ -20,7 +20,7 @@ pub use cluster::{
     KeptPage, Leave, NamedUrls, NewLife, NotSubmitted, Received, SubmitUrls, Told,
 };
 pub use contents::IsDispensable;
-pub use control::{Crash, End, GetStanding, Halt, Restart, Standing};
+pub use control::{Crash, End, GetStanding, Halt, Hold, Restart, Standing};
 pub use define::{Define, Defined};
 pub use discovered::DiscoveredUrls;
 pub use entries::{FeedEntries, KeepEntries};

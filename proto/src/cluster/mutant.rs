@@ -132,6 +132,8 @@ mutants! {
     NoReannounce => "no_reannounce",
     /// robots.txt is not obeyed.
     RobotsIgnored => "robots_ignored",
+    /// The first robots.txt of a host counts for ever, whatever a later one says.
+    RobotsReadOnce => "robots_read_once",
     /// The queue of discovered links has no bound.
     UnboundedOutbox => "unbounded_outbox",
     /// A node gives itself twice its weight on the ring.

@@ -569,7 +569,7 @@ impl Registry {
 
     /// Whether it is to be treated as one that binds.
     fn binds(&self, definition: &Definition) -> bool {
-        definition.binds() && !planted!(self.planted, RevokedByHalf)
+        definition.binds() && !(planted!(self.planted, RevokedByHalf) && definition.revokes())
     }
 
     /// Those hold all that we hold who told of the same digest.

@@ -33,8 +33,8 @@ use tokio::sync::watch;
 use super::world::{Process, World, parse};
 use super::{Happening, Shared};
 use crate::pure::contents::content_rules;
-use crate::pure::node::CLUSTER;
-use crate::world::network::{Delivery, Fate};
+use crate::pure::node::{CLUSTER, FLIGHTS_MAX, PART_MAX, QUEUES_MAX};
+use crate::world::network::Delivery;
 use crate::world::origins::{Answered, Outcome, ROBOTS_PATH, Reply};
 use crate::world::plan::{MILLISECOND, Plan, SECOND};
 use crate::world::random::{For, Random};
@@ -108,7 +108,8 @@ impl Shared {
 
         let (end, ended) = watch::channel(false);
         let place = Place { shared: self.clone(), id, process: number, end: ended };
-        let (config, filter) = settings(&plan, &names);
+        let (mut config, filter) = settings(&plan, &names);
+        config.crawl.obey_robots = !crate::pure::node::is(planted, "robots_ignored");
         let (disk, jobs) = Disk::queue();
         let cluster = {
             let (load, sights) = (place.clone(), place.clone());
@@ -156,7 +157,7 @@ impl Shared {
         let node = Arc::new(Node::assemble(&config, Arc::new(filter), edges));
         let process = Process { number, node: Arc::clone(&node), disk: own, end };
         if let Some(is) = self.lock().nodes.get_mut(&id) {
-            is.process = Some(process);
+            (is.process, is.mailboxes) = (Some(process), Default::default());
         }
         actix_rt::spawn(super::disk::work(place.clone(), jobs));
         actix_rt::spawn(place.watch_doom(Arc::clone(&node)));
@@ -168,12 +169,13 @@ impl Shared {
     /// Puts a letter onto the network.
     pub(super) fn transmit(&self, from: NodeId, to: NodeId, letter: Letter) {
         let mut world = self.lock();
+        if letter.message.since() > world.plan.oldest_spoken(from, [to].into_iter()) {
+            return world.sometimes("message_unspoken");
+        }
         let now = world.now;
         let sent = world.network.send(now, from, to);
-        match sent.fate {
-            Fate::Cut => world.sometimes("message_cut"),
-            Fate::Duplicated => world.sometimes("message_duplicated"),
-            _ => {}
+        if let Some(point) = sent.fate.point() {
+            world.sometimes(point);
         }
         drop(world);
         for delivery in sent.deliveries.into_iter().flatten() {
@@ -187,29 +189,32 @@ impl Shared {
 
     async fn deliver(self, delivery: Delivery, letter: Letter) {
         loop {
-            let busy = self.lock().try_deliver(&delivery, &letter);
-            let Some(until) = busy else { return };
+            let stopped = self.lock().try_deliver(&delivery, &letter);
+            let Some(until) = stopped else { return };
             self.sleep_until(until).await;
         }
     }
 }
 
 impl World {
-    /// Hands a letter to the process that it is for. `Some` says when to try again because that is busy.
+    /// Hands a letter to the process that it is for. `Some` says when to try again because that is stopped.
     fn try_deliver(&mut self, delivery: &Delivery, letter: &Letter) -> Option<Micros> {
         let (now, to) = (self.now, delivery.to);
         let Some(process) = self.process(to) else {
             self.network.arrives(delivery);
             return None;
         };
-        let busy = self.nodes.get_mut(&to).and_then(|node| node.busy_until(now));
-        if busy.is_some() {
-            return busy;
+        let paused_until = self.paused_until(to);
+        if paused_until > now {
+            return Some(paused_until);
         }
         if self.network.arrives(delivery) {
             let (from, clock, name) = (letter.from, letter.clock, letter.message.name());
             self.trace.note(now, to, &(from, clock, name), || format!("from {}: {:?}", from.0, letter.message));
             process.node.receive(letter.clone()); // no room: lost, like on the way
+            self.measure_mailboxes(to);
+        } else if self.network.is_reset(delivery) {
+            self.sometimes("message_lost_to_reset");
         }
         None
     }
@@ -225,7 +230,7 @@ impl Place {
             _ = node.doom() => {
                 let mut world = self.shared.lock();
                 if world.is_current(self.id, self.process) {
-                    world.crash(self.id, false);
+                    world.crash(self.id);
                     let at = world.now + RESTART_AFTER;
                     world.at(at, Happening::Starts(self.id));
                 }
@@ -235,6 +240,12 @@ impl Place {
 }
 
 impl Network for Place {
+    fn oldest_spoken(&self) -> u16 {
+        let world = self.shared.lock();
+        let up = world.nodes.values().filter(|node| node.process.is_some()).map(|node| node.id);
+        world.plan.oldest_spoken(self.id, up)
+    }
+
     fn send(&self, to: NodeId, letter: Letter) {
         let (until, now) = {
             let world = self.shared.lock();
@@ -286,6 +297,9 @@ impl SimulatedWeb {
             let (fetch, path) = (start.fetch, order.url.path_and_query().to_owned());
             world.record(Event::FetchStarted(start));
             let reply = world.origins.ask(now, host, &path);
+            if let Some(point) = reply.met {
+                world.sometimes(point);
+            }
             let answered = reply.at <= deadline;
             (fetch, host, reply.clone(), reply.at.min(deadline), answered)
         };
@@ -303,6 +317,10 @@ impl SimulatedWeb {
             _ => FetchEnd::Failed,
         };
         world.record(Event::FetchEnded { fetch, node: place.id, end });
+        if is_robots(order) {
+            let forbids_all = !answered || reply.forbids_all();
+            world.record(Event::RobotsHeard { fetch, forbids_all });
+        }
         if answered {
             world.origins.delivered(host, &reply);
         } else {
@@ -370,7 +388,7 @@ fn fetch_start(world: &mut World, node: NodeId, host: u32, order: &FetchOrder, d
         crawl_delay: world.origins.crawl_delay(host),
         least_delay: world.origins.least_delay(),
         own_robots: path == ROBOTS_PATH,
-        permitted: world.origins.permits(host, path),
+        allowed: world.origins.allows(host, path),
     }
 }
 
@@ -402,12 +420,11 @@ impl Web for SimulatedWeb {
 /// What the nodes are told, and what belongs to their crawl: everything on the hosts of the world.
 fn settings(plan: &Plan, hosts: &[String]) -> (Config, Filter) {
     let mut config = Config::default();
-    config.crawl.obey_robots = true;
-    config.crawl.robots_ttl_s = 60;
+    config.crawl.robots_ttl_s = plan.cluster.robots_ttl_ms / 1_000;
     config.crawl.read_sitemaps = false;
     config.crawl.page_parts = false;
     config.crawl.redirects_max = 5;
-    config.fetch.concurrency = 64;
+    config.fetch.concurrency = FLIGHTS_MAX;
     config.fetch.settle_timeout_s = 10;
     config.fetch.pace_addresses = false;
     config.fetch.limits.fetch_timeout_ms = plan.cluster.fetch_timeout_ms;
@@ -428,7 +445,7 @@ fn settings(plan: &Plan, hosts: &[String]) -> (Config, Filter) {
         wait_max_ms: 1_000,
         robots_wait_ms: 1_000,
     };
-    config.storage.queues_max = 64;
+    config.storage.queues_max = QUEUES_MAX;
     config.storage.queue_window = 8;
     let names: Vec<String> = hosts.iter().map(|host| host.replace('.', "\\.")).collect();
     let include = vec![format!("^http://({})(/|$)", names.join("|"))];
@@ -455,6 +472,7 @@ fn cluster_rules(plan: &Plan, id: NodeId) -> ClusterRules {
         ..MembershipRules::default()
     };
     rules.writes = WriteRules { replicas: cluster.replicas, quorum: cluster.write_quorum, ..WriteRules::default() };
-    rules.propagate = PropagateRules { urls_max: 24, ..PropagateRules::default() };
+    rules.propagate = PropagateRules { urls_max: cluster.outbox_max, ..PropagateRules::default() };
+    rules.repair.part_max = PART_MAX;
     rules
 }

@@ -1,17 +1,22 @@
 //! What the plan does to the nodes of this layer.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proto::cluster::lease::Seq;
 use proto::cluster::message::{Letter, Message};
+use proto::crawl::politeness::Micros;
 use proto::id::NodeId;
+use tokio::time::Duration;
 
+use super::edges::Place;
+use super::world::Process;
 use super::{Happening, Shared};
 use crate::pure::node::CLUSTER;
 use crate::world::plan::{Fault, MILLISECOND, TimedFault};
 use crate::world::trace::Event;
 
-/// The actors that panic, in the order in which plans count them.
+/// The actors that panic or are slow, in the order in which plans count them.
 const ACTORS: [&str; 8] = ["coordinator", "frontier", "router", "fetcher", "parser", "scorer", "storage", "copier"];
 
 impl Shared {
@@ -20,18 +25,18 @@ impl Shared {
         let fault = world.plan.faults[number].clone();
         world.record(Event::FaultBegan(fault.id));
         match fault.what {
-            Fault::Crash { node } => world.crash(NodeId(node), false),
-            Fault::TornRecord { node } => world.crash(NodeId(node), true),
-            Fault::PowerLoss { ref nodes } => nodes.iter().for_each(|node| world.crash(NodeId(*node), false)),
+            Fault::Crash { node } => world.crash(NodeId(node)),
+            Fault::PowerLoss { ref nodes } => nodes.iter().for_each(|node| world.crash(NodeId(*node))),
             Fault::Panic { node, actor } => {
                 if let Some(process) = world.process(NodeId(node)) {
                     world.sometimes("actor_replaced");
+                    world.record(Event::ActorDied { node: NodeId(node) });
                     process.node.crash(ACTORS[actor as usize % ACTORS.len()]);
                 }
             }
             Fault::WipedDisk { node } => {
                 let node = NodeId(node);
-                world.crash(node, false);
+                world.crash(node);
                 if let Some(is) = world.nodes.get_mut(&node) {
                     is.disk.wipe();
                     world.record(Event::DiskWiped { node });
@@ -39,8 +44,9 @@ impl Shared {
             }
             Fault::BitFlip { node } => {
                 let node = NodeId(node);
-                world.crash(node, false);
+                world.crash(node);
                 if let Some(url) = world.nodes.get_mut(&node).and_then(|is| is.disk.flip_bit()) {
+                    world.sometimes("bit_flipped");
                     world.record(Event::RecordDamaged { node, url });
                 }
             }
@@ -55,9 +61,12 @@ impl Shared {
                     world.sometimes("node_paused");
                 }
             }
-            Fault::SlowActor { node, each_ms, .. } => {
-                if let Some(is) = world.nodes.get_mut(&NodeId(node)).filter(|is| is.process.is_some()) {
-                    is.slow = (fault.ends(), each_ms * MILLISECOND);
+            Fault::SlowActor { node, actor, each_ms } => {
+                if let Some(process) = world.process(NodeId(node)) {
+                    world.sometimes("actor_slowed");
+                    drop(world);
+                    let (name, each) = (ACTORS[actor as usize % ACTORS.len()], each_ms * MILLISECOND);
+                    self.slow_down(NodeId(node), process, name, each, fault.ends());
                 }
             }
             Fault::WallClockStep { node, by_ms } => {
@@ -93,14 +102,12 @@ impl Shared {
                 let now = world.now;
                 world.at(now, Happening::StrangerSpeaks { node: NodeId(node), times: 5 });
             }
-            Fault::Partition { ref side, .. } => {
-                let voters = world.plan.voters().filter(|voter| side.contains(&voter.0)).count() as u64;
-                if voters * 2 < world.plan.cluster.voters && voters > 0 {
-                    world.sometimes("minority_paused");
-                }
-            }
             // The world does these.
-            Fault::Clog { .. } | Fault::Reset { .. } | Fault::Host { .. } | Fault::Robots { .. } => {}
+            Fault::Partition { .. }
+            | Fault::Clog { .. }
+            | Fault::Reset { .. }
+            | Fault::Host { .. }
+            | Fault::Robots { .. } => {}
             Fault::SlowDisk { .. } | Fault::HangingSync { .. } | Fault::FailingSync { .. } | Fault::FullDisk { .. } => {
             }
             Fault::Load { .. } => {} // looked up when loads are measured
@@ -112,12 +119,7 @@ impl Shared {
         let (now, fault) = (world.now, world.plan.faults[number].clone());
         world.record(Event::FaultEnded(fault.id));
         let restarts = match &fault.what {
-            Fault::Crash { node }
-            | Fault::TornRecord { node }
-            | Fault::WipedDisk { node }
-            | Fault::BitFlip { node } => {
-                vec![*node]
-            }
+            Fault::Crash { node } | Fault::WipedDisk { node } | Fault::BitFlip { node } => vec![*node],
             Fault::PowerLoss { nodes } => nodes.clone(),
             Fault::Pause { node } => {
                 let resumed = |is: &super::world::NodeState| is.process.is_some() && is.paused_until <= now;
@@ -131,7 +133,7 @@ impl Shared {
         for node in restarts {
             // Another fault may keep it down for longer.
             let down = |what: &Fault| match what {
-                Fault::Crash { node: n } | Fault::TornRecord { node: n } | Fault::WipedDisk { node: n } => *n == node,
+                Fault::Crash { node: n } | Fault::WipedDisk { node: n } => *n == node,
                 Fault::BitFlip { node: n } => *n == node,
                 Fault::PowerLoss { nodes } => nodes.contains(&node),
                 _ => false,
@@ -141,6 +143,30 @@ impl Shared {
                 world.at(now, Happening::Starts(NodeId(node)));
             }
         }
+    }
+
+    /// Until then, an actor comes to its mailbox only after the time that what it handled the last time takes.
+    fn slow_down(&self, id: NodeId, process: Process, name: &'static str, each: Micros, until: Micros) {
+        let Some(desk) = process.node.desks().iter().find(|(of, _)| *of == name).map(|(_, desk)| Arc::clone(desk))
+        else {
+            return;
+        };
+        let place = Place { shared: self.clone(), id, process: process.number, end: process.end.subscribe() };
+        actix_rt::spawn(async move {
+            let mut handled = desk.handled();
+            loop {
+                let now = place.shared.lock().now;
+                if now >= until {
+                    return;
+                }
+                let since = desk.handled() - std::mem::replace(&mut handled, desk.handled());
+                let takes = (each * since.max(1)).min(until - now);
+                process.node.hold(name, Duration::from_micros(takes));
+                if !place.waits(now + takes).await {
+                    return;
+                }
+            }
+        });
     }
 
     pub(super) fn stranger_speaks(&self, node: NodeId, times: u32) {

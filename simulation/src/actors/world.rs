@@ -30,6 +30,9 @@ use crate::world::random::{For, Random};
 use crate::world::sights::Sights;
 use crate::world::trace::{Event, Trace};
 
+/// Neighbours that may stand before a full mailbox, each with a message in its hand.
+const SENDERS_MAX: u64 = 8;
+
 /// A process of a node.
 #[derive(Clone)]
 pub(super) struct Process {
@@ -55,32 +58,12 @@ pub(super) struct NodeState {
     /// Requests under way.
     pub(super) fetching: u64,
     pub(super) paused_until: Micros,
-    /// It is slow until then, and takes so long for each message.
-    pub(super) slow: (Micros, Micros),
-    works_until: Micros,
     pub(super) left: bool,
     pub(super) leaving: bool,
     pub(super) process: Option<Process>,
-    /// Slots that its present life holds, as it has said.
-    held: BTreeSet<Slot>,
+    /// The most that ever waited for each actor of this process.
+    pub(super) mailboxes: [u64; 8],
     measured: u64,
-}
-
-impl NodeState {
-    /// When the node comes to what happens at `at`, if not at once.
-    pub(super) fn busy_until(&mut self, at: Micros) -> Option<Micros> {
-        if self.paused_until > at {
-            return Some(self.paused_until);
-        }
-        if self.slow.0 <= at {
-            return None;
-        }
-        if self.works_until > at {
-            return Some(self.works_until);
-        }
-        self.works_until = at + self.slow.1;
-        None
-    }
 }
 
 /// The world of a run.
@@ -126,7 +109,7 @@ impl World {
             changed: Arc::new(Notify::new()),
             fetches: 0,
             acknowledged: BTreeSet::new(),
-            sights: Sights::default(),
+            sights: Sights::new(&plan),
             defined: BTreeSet::new(),
             operated: BTreeSet::new(),
             power_loss_waits: None,
@@ -148,12 +131,10 @@ impl World {
             disk: Disk::new(plan, id),
             fetching: 0,
             paused_until: 0,
-            slow: (0, 0),
-            works_until: 0,
             left: false,
             leaving: false,
             process: None,
-            held: BTreeSet::new(),
+            mailboxes: [0; 8],
             measured: 0,
         });
     }
@@ -183,6 +164,8 @@ impl World {
     }
 
     pub(super) fn look(&mut self) {
+        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        nodes.into_iter().for_each(|node| self.measure_mailboxes(node));
         if self.trace.violation().is_some() {
             self.over = true;
             return;
@@ -242,6 +225,10 @@ impl World {
         self.nodes.get(&id)?.process.clone()
     }
 
+    pub(super) fn processes(&self) -> Vec<(NodeId, Process)> {
+        self.nodes.values().filter_map(|node| Some((node.id, node.process.clone()?))).collect()
+    }
+
     pub(super) fn is_current(&self, id: NodeId, process: u32) -> bool {
         self.nodes.get(&id).and_then(|node| node.process.as_ref()).is_some_and(|is| is.number == process)
     }
@@ -278,7 +265,7 @@ impl World {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.boots.push(boot);
         let life = node.boots.len() as u32 - 1;
-        let held = std::mem::take(&mut node.held);
+        let held = self.sights.forget(id);
         let recovered: Vec<Event> = (node.disk.durable().0.copies.values())
             .map(|copy| Event::RecordRecovered { node: id, url: copy.key.id(), progress: copy.progress })
             .collect();
@@ -313,13 +300,11 @@ impl World {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let (mut acknowledged, mut parts) = (None, None);
         match &sight {
-            Sight::LeaseHeld { slot, .. } => drop(node.held.insert(*slot)),
-            Sight::LeaseLost { slot } => drop(node.held.remove(slot)),
             Sight::Sometimes("leave_finished") => parts = node.process.as_ref().map(|process| process.number),
             Sight::Acknowledged { slot, .. } => acknowledged = Some(*slot),
             _ => {}
         }
-        for event in self.sights.events(id, sight, &node.clock, &node.boots) {
+        for event in self.sights.events(self.now, id, sight, &node.clock, &node.boots) {
             self.record(event);
         }
         if let Some(process) = parts {
@@ -340,29 +325,47 @@ impl World {
             .collect();
         let until = until.max(self.now + SECOND);
         for node in keepers {
-            self.crash(node, false);
+            self.crash(node);
             self.at(until, Happening::Starts(node));
         }
+    }
+
+    // Mailboxes.
+
+    /// Looks how much waits in the mailboxes of a node.
+    pub(super) fn measure_mailboxes(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(process) = &node.process else { return };
+        let mut longer = Vec::new();
+        for (place, (name, desk)) in process.node.desks().iter().enumerate() {
+            let (length, capacity) = (desk.waiting(), desk.capacity());
+            let Some(longest) = node.mailboxes.get_mut(place) else { continue };
+            if capacity > 0 && length > *longest {
+                *longest = length;
+                longer.push(Event::QueueMeasured { node: id, queue: name, length, bound: capacity + SENDERS_MAX });
+            }
+        }
+        longer.into_iter().for_each(|event| self.record(event));
     }
 
     /// A node goes for ever: it left, and others have its pages.
     pub(super) fn goes(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.left = true;
-            self.crash(id, false);
+            self.crash(id);
         }
     }
 
     /// The process of a node ends at once; everything in memory is gone, and of what was not fsynced a part.
-    pub(super) fn crash(&mut self, id: NodeId, torn: bool) {
+    pub(super) fn crash(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let Some(process) = node.process.take() else { return };
         process.end.send_replace(true);
         process.node.kill();
-        (node.paused_until, node.slow, node.fetching) = (0, (0, 0), 0);
-        node.held.clear();
+        (node.paused_until, node.fetching) = (0, 0);
+        self.sights.forget(id);
         let mut kept = Vec::new();
-        let report = node.disk.crash(torn, |write| kept.push(write.clone()));
+        let report = node.disk.crash(|write| kept.push(write.clone()));
         self.record(Event::NodeCrashed { node: id });
         self.sometimes("node_crashed");
         if report.lost > 0 {

@@ -1,6 +1,11 @@
 //! I10: what was fsynced on a disk is found there by the next life of its node.
 //!
 //! Harm: a replica that promised to keep a record forgets it in a power cut; the write quorum counts on disks, not on memory.
+//!
+//! What is judged is the simulated disk, and that a life begins with all that is on it: I4, I16 and I17 count copies on these disks, and would be worth nothing if one forgot. It proves
+//! nothing of the product's own store. That an answer means fsynced is written in `node/src/edges/store/change.rs` and `node/src/edges/disk.rs`; that what was answered is found again is
+//! tried by `tests/kill_loop.rs`, with the real program, RocksDB and archives, which are killed at any moment, and record by record for torn archives by `node/src/edges/warc/tests.rs`.
+//! A kill leaves what the kernel has: real power cuts are tried nowhere.
 
 use std::collections::BTreeMap;
 

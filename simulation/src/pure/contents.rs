@@ -273,7 +273,7 @@ impl World<'_> {
         let Some(machine) = &node.machine else { return };
         if machine.copier.leaves && machine.copier.core.is_dispensable() {
             node.left = true;
-            self.crash(at, id, false);
+            self.crash(at, id);
         }
     }
 }

@@ -14,16 +14,15 @@ impl World<'_> {
         let fault = &self.plan.faults[number];
         self.trace.record(at, Event::FaultBegan(fault.id));
         match &fault.what {
-            Fault::Crash { node } | Fault::Panic { node, .. } => self.crash(at, NodeId(*node), false),
-            Fault::TornRecord { node } => self.crash(at, NodeId(*node), true),
+            Fault::Crash { node } | Fault::Panic { node, .. } => self.crash(at, NodeId(*node)),
             Fault::PowerLoss { nodes } => {
                 for node in nodes {
-                    self.crash(at, NodeId(*node), false);
+                    self.crash(at, NodeId(*node));
                 }
             }
             Fault::WipedDisk { node } => {
                 let node = NodeId(*node);
-                self.crash(at, node, false);
+                self.crash(at, node);
                 if let Some(is) = self.nodes.get_mut(&node) {
                     is.disk.wipe();
                     self.trace.record(at, Event::DiskWiped { node });
@@ -31,8 +30,9 @@ impl World<'_> {
             }
             Fault::BitFlip { node } => {
                 let node = NodeId(*node);
-                self.crash(at, node, false);
+                self.crash(at, node);
                 if let Some(url) = self.nodes.get_mut(&node).and_then(|is| is.disk.flip_bit()) {
+                    self.trace.sometimes(at, "bit_flipped");
                     self.trace.record(at, Event::RecordDamaged { node, url });
                 }
             }
@@ -53,14 +53,12 @@ impl World<'_> {
             Fault::Stranger { node } => {
                 self.at(at, Happening::StrangerSpeaks { node: NodeId(*node), times: 5 });
             }
-            Fault::Partition { side, .. } => {
-                let voters = self.plan.voters().filter(|voter| side.contains(&voter.0)).count() as u64;
-                if voters * 2 < self.plan.cluster.voters && voters > 0 {
-                    self.trace.sometimes(at, "minority_paused");
-                }
-            }
             // The world does these.
-            Fault::Clog { .. } | Fault::Reset { .. } | Fault::Host { .. } | Fault::Robots { .. } => {}
+            Fault::Partition { .. }
+            | Fault::Clog { .. }
+            | Fault::Reset { .. }
+            | Fault::Host { .. }
+            | Fault::Robots { .. } => {}
             Fault::SlowDisk { .. } | Fault::HangingSync { .. } | Fault::FailingSync { .. } | Fault::FullDisk { .. } => {
             }
             Fault::Load { .. } => {} // looked up when loads are measured
@@ -71,11 +69,9 @@ impl World<'_> {
         let fault = &self.plan.faults[number];
         self.trace.record(at, Event::FaultEnded(fault.id));
         let restarts = match &fault.what {
-            Fault::Crash { node }
-            | Fault::Panic { node, .. }
-            | Fault::TornRecord { node }
-            | Fault::WipedDisk { node }
-            | Fault::BitFlip { node } => vec![*node],
+            Fault::Crash { node } | Fault::Panic { node, .. } | Fault::WipedDisk { node } | Fault::BitFlip { node } => {
+                vec![*node]
+            }
             Fault::PowerLoss { nodes } => nodes.clone(),
             Fault::Pause { node } => {
                 if self.nodes.get(&NodeId(*node)).is_some_and(|is| is.is_up() && is.paused_until <= at) {
@@ -88,7 +84,7 @@ impl World<'_> {
         for node in restarts {
             // Another fault may keep it down for longer.
             let down = |what: &Fault| match what {
-                Fault::Crash { node: n } | Fault::TornRecord { node: n } | Fault::WipedDisk { node: n } => *n == node,
+                Fault::Crash { node: n } | Fault::WipedDisk { node: n } => *n == node,
                 Fault::BitFlip { node: n } => *n == node,
                 Fault::PowerLoss { nodes } => nodes.contains(&node),
                 _ => false,
@@ -100,11 +96,12 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn crash(&mut self, at: Micros, id: NodeId, torn: bool) {
+    pub(super) fn crash(&mut self, at: Micros, id: NodeId) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.is_up()) else { return };
         node.stop();
         let mut kept = Vec::new();
-        let report = node.disk.crash(torn, |write| kept.push(write.clone()));
+        self.sights.forget(id);
+        let report = node.disk.crash(|write| kept.push(write.clone()));
         self.trace.record(at, Event::NodeCrashed { node: id });
         self.trace.sometimes(at, "node_crashed");
         if report.lost > 0 {
@@ -153,7 +150,7 @@ impl World<'_> {
         let Some(until) = self.power_loss_waits.take() else { return };
         self.trace.sometimes(at, "power_lost_at_acknowledgement");
         for node in self.keepers(id, slot) {
-            self.crash(at, node, false);
+            self.crash(at, node);
             self.at(until.max(at + SECOND), Happening::Starts(node));
         }
     }

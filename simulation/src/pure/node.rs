@@ -43,7 +43,11 @@ use crate::world::trace::{Event, FetchEnd, FetchKind, Host};
 /// Names the simulated cluster.
 pub(crate) const CLUSTER: u64 = 0x6f72_6277;
 /// Records of one part of a slot: few, so that slots of this small world have several.
-const PART_MAX: usize = 4;
+pub(crate) const PART_MAX: usize = 4;
+/// Hosts that the frontier has in memory.
+pub(crate) const QUEUES_MAX: usize = 64;
+/// Entries that it has handed out.
+pub(crate) const FLIGHTS_MAX: usize = 64;
 /// How often a node looks after itself, on its own clock.
 const HOUSEKEEPING: Micros = 500 * MILLISECOND;
 /// How often it measures its load, in times of housekeeping.
@@ -113,6 +117,8 @@ pub(super) struct Machine {
     /// Flights of the frontier, by the record they are of.
     flights: BTreeMap<u64, UrlKey>,
     ticks: u64,
+    /// What a defect goes by.
+    first_robots: BTreeMap<(Host, String), RobotsFetch>,
     pub(super) copier: Copier,
     pub(super) sources: Sources,
 }
@@ -207,13 +213,13 @@ impl Node {
 fn frontier_rules(plan: &Plan, lease: &LeaseRules, retry: RetryRules, obey_robots: bool) -> FrontierRules {
     let fetch_timeout = lease.at_least(plan.cluster.fetch_timeout_ms * MILLISECOND);
     FrontierRules {
-        queues_max: 64,
+        queues_max: QUEUES_MAX,
         window_max: 8,
-        flights_max: 64,
+        flights_max: FLIGHTS_MAX,
         // Writing the outcome may take as long as writes take; then it is lost.
         flight_timeout: fetch_timeout + 10 * SECOND,
         fetch_timeout,
-        robots_ttl_ms: 60_000,
+        robots_ttl_ms: plan.cluster.robots_ttl_ms,
         address_ttl: 3_600 * SECOND,
         obey_robots,
         read_sitemaps: false,
@@ -331,6 +337,7 @@ impl World<'_> {
             syncing: false,
             flights: BTreeMap::new(),
             ticks: 0,
+            first_robots: BTreeMap::new(),
             copier: Copier::new(id, &records.pages, planted),
             sources: Sources::new(self.plan, at, planted),
         });
@@ -511,7 +518,7 @@ impl World<'_> {
             Effect::Outdated { boot } => {
                 node.outdated = Some(boot);
                 self.trace.sometimes(at, "life_outdated");
-                self.crash(at, id, false);
+                self.crash(at, id);
                 self.at(at, Happening::Starts(id));
             }
             Effect::Left => {
@@ -692,6 +699,10 @@ impl World<'_> {
                 Some(_) => FetchEnd::Failed,
             };
             self.trace.record(at, Event::FetchEnded { fetch, node: id, end });
+            if let Purpose::Robots(_) = what.what {
+                let forbids_all = reply.as_deref().is_none_or(Reply::forbids_all);
+                self.trace.record(at, Event::RobotsHeard { fetch, forbids_all });
+            }
             match &reply {
                 Some(reply) => self.origins.delivered(host, reply),
                 None => self.trace.sometimes(at, "fetch_aborted"),
@@ -718,7 +729,13 @@ impl World<'_> {
         let unix_ms = node.clock.unix_ms(at);
         match what {
             Purpose::Robots(flight) => {
-                let answer = robots_answer(reply.as_deref());
+                let mut answer = robots_answer(reply.as_deref());
+                if is(self.planted, "robots_read_once")
+                    && let (Some(host), Some(machine)) = (host, &mut node.machine)
+                    && matches!(answer, RobotsFetch::Body(_) | RobotsFetch::Absent)
+                {
+                    answer = machine.first_robots.entry((host, crawl)).or_insert(answer).clone();
+                }
                 self.step_frontier(at, id, frontier::Input::RobotsFetched { flight, answer });
             }
             Purpose::Page(run, errand) => {
@@ -809,6 +826,13 @@ impl World<'_> {
         let keys = machine.storage.fall_due(unix_ms);
         let fresh = machine.storage.fresh(keys, unix_ms);
         let fetching = machine.coordinator.fetching() as u64;
+        let frontier = machine.frontier.standing();
+        for (queue, length, bound) in
+            [("queues", frontier.queues, QUEUES_MAX), ("flights", frontier.flights, FLIGHTS_MAX)]
+        {
+            let (length, bound) = (length as u64, bound as u64);
+            self.trace.record(at, Event::QueueMeasured { node: id, queue, length, bound });
+        }
         self.at(next, Happening::Housekeeping { node: id, life });
         self.admit_fresh(at, id, fresh);
         self.look_after_pages(at, id);
@@ -818,6 +842,11 @@ impl World<'_> {
         }
         if ticks % LOAD_EVERY != 1 {
             return;
+        }
+        if !plan.cluster.versions.is_empty() {
+            let others = self.nodes.values().filter(|node| node.is_up()).map(|node| node.id);
+            let spoken = plan.oldest_spoken(id, others);
+            self.step(at, id, coordinator::Input::Spoken(spoken));
         }
         let trouble = plan.faults.iter().filter(|fault| fault.lasts_at(at)).find_map(|fault| match fault.what {
             Fault::Load { node, trouble } if node == id.0 => Some(trouble),
@@ -838,7 +867,7 @@ impl World<'_> {
     fn saw(&mut self, at: Micros, id: NodeId, sight: Sight) {
         let Some(node) = self.nodes.get(&id) else { return };
         let acknowledged = if let Sight::Acknowledged { slot, .. } = &sight { Some(*slot) } else { None };
-        for event in self.sights.events(id, sight, &node.clock, &node.boots) {
+        for event in self.sights.events(at, id, sight, &node.clock, &node.boots) {
             self.trace.record(at, event);
         }
         if let Some(slot) = acknowledged {
@@ -899,7 +928,7 @@ fn robots_answer(reply: Option<&Reply>) -> RobotsFetch {
 }
 
 /// Whether the defect called `name` is planted.
-pub(super) fn is(planted: proto::cluster::mutant::Planted, name: &str) -> bool {
+pub(crate) fn is(planted: proto::cluster::mutant::Planted, name: &str) -> bool {
     #[cfg(feature = "mutants")]
     return proto::cluster::mutant::Mutant::named(name).is_some_and(|mutant| planted.is(mutant));
     #[cfg(not(feature = "mutants"))]

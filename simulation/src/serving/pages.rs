@@ -14,7 +14,7 @@ use proto::score::best_first::{Picker, Rank, Step};
 use proto::score::temperature::{BURST, Rates, Warmth};
 
 use super::{Offer, REMEMBERED, Tell, World, number_of};
-use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::layer::{Layer, Mutant, Point, RunOptions, RunReport};
 use crate::world::plan::{Plan, SECOND};
 use crate::world::random::Random;
 use crate::world::trace::Event;
@@ -42,7 +42,7 @@ impl Layer for SpidersLayer {
     }
 
     fn mutants(&self) -> Vec<Mutant> {
-        let mutant = |name| Mutant { name, seeds_max: 200 };
+        let mutant = |name| Mutant { name, seeds_max: 200, breaks: &["I24", "I25"] };
         vec![
             mutant("told_at_once"),
             mutant("told_late"),
@@ -58,8 +58,12 @@ impl Layer for SpidersLayer {
         ]
     }
 
-    fn sometimes(&self) -> Vec<&'static str> {
-        vec![
+    fn judges(&self) -> Vec<&'static str> {
+        vec!["I24", "I25"]
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let often = [
             "message_cut",
             "node_crashed",
             "slot_changed_hands",
@@ -73,7 +77,8 @@ impl Layer for SpidersLayer {
             "write_given_up",
             "domain_too_warm",
             "url_completed",
-        ]
+        ];
+        Point::all(200, often).collect()
     }
 }
 

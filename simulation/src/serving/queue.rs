@@ -12,7 +12,7 @@ use proto::crawl::politeness::Micros;
 use proto::id::NodeId;
 
 use super::{FOR_EVER, Offer, Tell, World};
-use crate::layer::{Layer, Mutant, RunOptions, RunReport};
+use crate::layer::{Layer, Mutant, Point, RunOptions, RunReport};
 use crate::world::plan::{MILLISECOND, Plan, SECOND};
 use crate::world::random::Random;
 use crate::world::trace::Event;
@@ -38,7 +38,7 @@ impl Layer for ServingLayer {
     }
 
     fn mutants(&self) -> Vec<Mutant> {
-        let mutant = |name| Mutant { name, seeds_max: 200 };
+        let mutant = |name| Mutant { name, seeds_max: 200, breaks: &["I24"] };
         vec![
             mutant("told_at_once"),
             mutant("told_late"),
@@ -53,8 +53,12 @@ impl Layer for ServingLayer {
         ]
     }
 
-    fn sometimes(&self) -> Vec<&'static str> {
-        vec![
+    fn judges(&self) -> Vec<&'static str> {
+        vec!["I24"]
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let often = [
             "message_cut",
             "node_crashed",
             "slot_changed_hands",
@@ -67,7 +71,8 @@ impl Layer for ServingLayer {
             "write_given_up",
             "queue_blocked",
             "url_completed",
-        ]
+        ];
+        Point::all(200, often).collect()
     }
 }
 

@@ -9,11 +9,9 @@ use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::invariants::Violation;
-use crate::layer::{Layer, RunOptions, RunReport};
+use crate::layer::{Layer, Point, RunOptions, RunReport};
 use crate::world::plan::{FaultClass, Plan};
 
-/// With fewer seeds, a situation that none of them reached says nothing.
-pub const SOMETIMES_SEEDS_MIN: u64 = 1_000;
 /// One seed of so many is run twice.
 const TWICE_ONE_IN: u64 = 20;
 
@@ -79,6 +77,8 @@ pub struct Summary {
     pub sometimes: BTreeMap<String, (u64, u64)>,
     /// Interesting situations that no seed reached.
     pub not_reached: Vec<String>,
+    /// Those of them that so many seeds must have reached.
+    pub missed: Vec<String>,
     /// A hash of the hashes of all seeds: equal on every machine and in every build of one state of the code.
     pub digest: String,
 }
@@ -86,8 +86,7 @@ pub struct Summary {
 impl Summary {
     /// Whether everything is as it should be.
     pub fn is_good(&self) -> bool {
-        let reached = self.not_reached.is_empty() || self.seeds < SOMETIMES_SEEDS_MIN;
-        self.violations.is_empty() && self.unequal.is_empty() && reached
+        self.violations.is_empty() && self.unequal.is_empty() && self.missed.is_empty()
     }
 
     /// Redundant fetches per thousand URLs.
@@ -280,12 +279,11 @@ impl Sum {
         (summary.rest_p50_ms, summary.rest_p99_ms, summary.rest_max_ms) = (rest(50), rest(99), rest(100));
         summary.digest = format!("{:016x}", digest.digest());
         summary.unequal.sort_unstable();
-        summary.not_reached = layer
-            .sometimes()
-            .into_iter()
-            .filter(|name| !summary.sometimes.contains_key(*name))
-            .map(str::to_owned)
-            .collect();
+        let points = layer.points();
+        let not_reached = || points.iter().filter(|point| !summary.sometimes.contains_key(point.name));
+        let missed = not_reached().filter(|point| point.within <= summary.seeds);
+        let names = |point: &Point| point.name.to_owned();
+        (summary.missed, summary.not_reached) = (missed.map(names).collect(), not_reached().map(names).collect());
         summary
     }
 }

@@ -1,5 +1,7 @@
-//! Hunts planted defects: a simulator that does not notice a broken rule does not test it.
+//! Hunts planted defects: a simulator that does not notice a broken rule does not test it. Each must be noticed by an invariant that it was
+//! planted for, and each invariant must notice one: what breaks elsewhere first, or ends in a panic, shows nothing of the rule, and the hunt goes on.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
@@ -18,8 +20,33 @@ pub struct Hunt {
     pub seeds_max: u64,
     /// Seeds that were run.
     pub seeds: u64,
-    /// The plan that caught it, and how; `None` if none did.
+    /// The plan that broke an invariant for which it was planted, and how; `None` if none did.
     pub caught: Option<(String, Violation)>,
+    /// The first plan before that which broke something else.
+    pub elsewhere: Option<(String, Violation)>,
+    /// Whether the plan that was made for it did, and no seed was tried.
+    pub by_its_plan: bool,
+    /// The invariants that it was planted for.
+    pub breaks: &'static [&'static str],
+}
+
+impl Hunt {
+    /// Takes note of what a plan broke, if it did.
+    fn notice(&mut self, by: String, violation: Option<Violation>) {
+        let Some(violation) = violation else { return };
+        if self.breaks.contains(&violation.number()) {
+            self.caught = Some((by, violation));
+        } else {
+            self.elsewhere.get_or_insert((by, violation));
+        }
+    }
+}
+
+/// The invariants that `layer` judges and that noticed none of the mutants.
+pub fn idle_invariants(layer: &dyn Layer, hunts: &[Hunt]) -> Vec<&'static str> {
+    let caught = hunts.iter().filter_map(|hunt| hunt.caught.as_ref());
+    let noticed: BTreeSet<&str> = caught.map(|(_, violation)| violation.number()).collect();
+    layer.judges().into_iter().filter(|invariant| !noticed.contains(invariant)).collect()
 }
 
 impl std::fmt::Display for Hunt {
@@ -27,9 +54,13 @@ impl std::fmt::Display for Hunt {
         let Hunt { mutant, seeds, seeds_max, .. } = self;
         match &self.caught {
             Some((by, violation)) => {
-                write!(out, "{mutant:<28} caught after {seeds} of {seeds_max} seeds, by {by}: {violation}")
+                write!(out, "{mutant:<28} caught after {seeds} of {seeds_max} seeds, by {by}: {violation}")?;
             }
-            None => write!(out, "{mutant:<28} NOT caught in {seeds} seeds"),
+            None => write!(out, "{mutant:<28} NOT caught by {} in {seeds} seeds", self.breaks.join(" or "))?,
+        }
+        match &self.elsewhere {
+            Some((by, violation)) => write!(out, "; before that {by} broke {}", violation.invariant),
+            None => Ok(()),
         }
     }
 }
@@ -71,23 +102,25 @@ pub fn hunt(
 }
 
 fn hunt_one(layer: &dyn Layer, mutant: &Mutant, plans: &[(String, Plan)], base: u64) -> Hunt {
-    let options = RunOptions { mutant: Some(mutant.name), ..RunOptions::default() };
-    let caught = |plan: &Plan| {
+    let Mutant { name: mutant, seeds_max, breaks } = *mutant;
+    let options = RunOptions { mutant: Some(mutant), ..RunOptions::default() };
+    let broken = |plan: &Plan| {
         let violation = super::run(layer, plan, &options).violation?;
         // What breaks without the defect as well does not speak of it.
         super::run(layer, plan, &RunOptions::default()).violation.is_none().then_some(violation)
     };
-    let mut hunt = Hunt { mutant: mutant.name, seeds_max: mutant.seeds_max, seeds: 0, caught: None };
-    let made_for_it = plans.iter().filter(|(_, plan)| plan.catches.as_deref() == Some(mutant.name));
+    let mut hunt = Hunt { mutant, seeds_max, breaks, seeds: 0, caught: None, by_its_plan: false, elsewhere: None };
+    let made_for_it = plans.iter().filter(|(_, plan)| plan.catches.as_deref() == Some(mutant));
     for (name, plan) in made_for_it {
         if hunt.caught.is_none() {
-            hunt.caught = caught(plan).map(|violation| (format!("the plan {name}"), violation));
+            hunt.notice(format!("the plan {name}"), broken(plan));
+            hunt.by_its_plan = hunt.caught.is_some();
         }
     }
-    while hunt.seeds < mutant.seeds_max && hunt.caught.is_none() {
+    while hunt.seeds < seeds_max && hunt.caught.is_none() {
         let seed = base.wrapping_add(hunt.seeds);
         hunt.seeds += 1;
-        hunt.caught = caught(&Plan::from_seed(seed)).map(|violation| (format!("seed {seed}"), violation));
+        hunt.notice(format!("seed {seed}"), broken(&Plan::from_seed(seed)));
     }
     hunt
 }

@@ -1,11 +1,11 @@
 //! The tool proves itself on the toy: clean seeds hold, every mutant is caught, and what caught it shrinks and replays.
 
 use super::many::{Many, many};
-use super::mutants::hunt;
+use super::mutants::{hunt, idle_invariants};
 use super::shrink::shrink;
 use super::timeline::timeline;
 use super::*;
-use crate::layer::Mutant;
+use crate::layer::{Mutant, Point};
 use crate::toy::Toy;
 use crate::world::trace::Keep;
 
@@ -51,9 +51,54 @@ fn every_mutant_is_caught_by_the_invariant_it_breaks() {
 
 #[test]
 fn a_mutant_that_does_nothing_is_not_caught() {
-    let harmless = Mutant { name: "harmless", seeds_max: 5 };
+    let harmless = Mutant { name: "harmless", seeds_max: 5, breaks: &["I2"] };
     let hunts = hunt(&Toy, &[harmless], &[], 1, 1, |_| ());
     assert!(hunts[0].caught.is_none() && hunts[0].seeds == 5);
+}
+
+#[test]
+fn a_mutant_that_another_invariant_notices_is_not_caught() {
+    let elsewhere = Mutant { name: "no_delay", seeds_max: 5, breaks: &["I7"] };
+    let hunts = hunt(&Toy, &[elsewhere], &[], 1, 1, |_| ());
+    assert!(hunts[0].caught.is_none() && hunts[0].seeds == 5);
+    let said = hunts[0].to_string();
+    assert!(said.contains("NOT caught by I7") && said.contains("seed 1 broke I2 crawl_delay_kept"), "{said}");
+}
+
+#[test]
+fn an_invariant_that_notices_no_mutant_is_named() {
+    let few: Vec<Mutant> = Toy.mutants().into_iter().filter(|mutant| mutant.name != "no_delay").collect();
+    assert_eq!(idle_invariants(&Toy, &hunt(&Toy, &few, &[], 1, 2, |_| ())), ["I2"]);
+    assert!(idle_invariants(&Toy, &hunt(&Toy, &Toy.mutants(), &[], 1, 2, |_| ())).is_empty());
+}
+
+#[test]
+fn a_point_is_missed_when_so_many_seeds_have_not_reached_it() {
+    struct Idle;
+    impl Layer for Idle {
+        fn name(&self) -> &'static str {
+            "idle"
+        }
+        fn run(&self, _plan: &Plan, _options: &RunOptions) -> RunReport {
+            RunReport::default()
+        }
+        fn mutants(&self) -> Vec<Mutant> {
+            Vec::new()
+        }
+        fn judges(&self) -> Vec<&'static str> {
+            Vec::new()
+        }
+        fn points(&self) -> Vec<Point> {
+            Point::all(10, ["often"]).chain(Point::all(100, ["seldom"])).collect()
+        }
+    }
+    let missed = |count| {
+        let summary = many(&Idle, &first(count), |_, _| ());
+        (summary.is_good(), summary.missed, summary.not_reached.len())
+    };
+    assert_eq!(missed(9), (true, vec![], 2));
+    assert_eq!(missed(10), (false, vec!["often".to_owned()], 2));
+    assert_eq!(missed(100), (false, vec!["often".to_owned(), "seldom".to_owned()], 2));
 }
 
 #[test]
@@ -116,7 +161,10 @@ fn a_panic_is_a_violation_with_its_place() {
         fn mutants(&self) -> Vec<Mutant> {
             Vec::new()
         }
-        fn sometimes(&self) -> Vec<&'static str> {
+        fn judges(&self) -> Vec<&'static str> {
+            Vec::new()
+        }
+        fn points(&self) -> Vec<Point> {
             Vec::new()
         }
     }

@@ -1,6 +1,9 @@
 //! The disk of a node: writes go into the cache, fsync makes them durable and takes time, hangs or fails. A crash keeps
 //! what was fsynced, and of the rest a random prefix.
 //!
+//! No write is ever there by half. To a log of batches with checksums, as that of the product's store, a batch that is cut in its middle is one that is not
+//! there, and so is everything behind it: a shorter prefix. Where that is really tried is said in ARCHITECTURE.md.
+//!
 //! What a write is, and what durable writes add up to, the layer says through [`Stored`]: records in the pure layer,
 //! write batches of the store in the other.
 
@@ -26,10 +29,6 @@ pub trait Stored: Default {
 
     /// A write became durable.
     fn apply(&mut self, write: &Self::Write);
-
-    /// A write that was cut in its middle reached the disk. A store with checksums finds that out and leaves it aside,
-    /// which is what happens if nothing else is said.
-    fn apply_torn(&mut self, _write: &Self::Write) {}
 
     /// A bit flips in something durable, chosen by `draw`: it can no longer be read.
     fn damage(&mut self, draw: &mut Random) -> Option<Self::Key>;
@@ -69,8 +68,6 @@ pub struct Crash {
     pub kept: usize,
     /// Writes that are gone.
     pub lost: usize,
-    /// Whether one is there by half.
-    pub torn: bool,
 }
 
 /// The disk of one node.
@@ -157,21 +154,15 @@ impl<S: Stored> Disk<S> {
         Synced::Durable(writes)
     }
 
-    /// The process dies. Of what was in the cache a random prefix is durable; with `torn`, the write after it is there by
-    /// half. `kept` is told of each write that became durable so.
-    pub fn crash(&mut self, torn: bool, mut kept: impl FnMut(&S::Write)) -> Crash {
+    /// The process dies. Of what was in the cache a random prefix is durable; `kept` is told of each write that became so.
+    pub fn crash(&mut self, mut kept: impl FnMut(&S::Write)) -> Crash {
         self.life += 1;
         let mut draw = Random::at(self.seed, For::Crash, self.node.0, u64::from(self.life));
         let keep = draw.below(self.cache.len() as u64 + 1) as usize;
-        let mut report = Crash { kept: keep, lost: self.cache.len() - keep, torn: false };
-        for (number, (_, write)) in self.cache.drain(..).enumerate() {
-            if number < keep {
-                self.durable.apply(&write);
-                kept(&write);
-            } else if torn && number == keep {
-                self.durable.apply_torn(&write);
-                report.torn = true;
-            }
+        let report = Crash { kept: keep, lost: self.cache.len() - keep };
+        for (_, write) in self.cache.drain(..).take(keep) {
+            self.durable.apply(&write);
+            kept(&write);
         }
         report
     }
@@ -212,10 +203,6 @@ mod tests {
 
         fn apply(&mut self, write: &u32) {
             self.0.push(*write);
-        }
-
-        fn apply_torn(&mut self, write: &u32) {
-            self.0.push(write + 1_000);
         }
 
         fn damage(&mut self, draw: &mut Random) -> Option<u32> {
@@ -272,7 +259,7 @@ mod tests {
             fill(&mut disk, 2..6);
             let late = disk.sync(0);
             let mut told = Vec::new();
-            let report = disk.crash(false, |write| told.push(*write));
+            let report = disk.crash(|write| told.push(*write));
             assert_eq!(report.kept + report.lost, 4);
             assert_eq!(disk.durable().0, (0..2 + report.kept as u32).collect::<Vec<_>>());
             assert_eq!(told, (2..2 + report.kept as u32).collect::<Vec<_>>());
@@ -280,18 +267,6 @@ mod tests {
             seen.insert(report.kept);
         }
         assert_eq!(seen.len(), 5, "every prefix happens: {seen:?}");
-    }
-
-    #[test]
-    fn a_torn_write_is_the_one_after_the_prefix() {
-        let mut disk = disk(None);
-        fill(&mut disk, 0..4);
-        let report = disk.crash(true, |_| ());
-        if report.torn {
-            assert_eq!(disk.durable().0.last(), Some(&(1_000 + report.kept as u32)));
-        } else {
-            assert_eq!(report.lost, 0);
-        }
     }
 
     #[test]

@@ -35,6 +35,20 @@ pub enum Fate {
     Full,
 }
 
+impl Fate {
+    /// The interesting situation that it is, if it is one.
+    pub fn point(self) -> Option<&'static str> {
+        match self {
+            Fate::Normal | Fate::Full => None,
+            Fate::Duplicated => Some("message_duplicated"),
+            Fate::Straggler => Some("message_late"),
+            Fate::Clogged => Some("message_clogged"),
+            Fate::Lost => Some("message_lost"),
+            Fate::Cut => Some("message_cut"),
+        }
+    }
+}
+
 /// One copy of a message on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -123,10 +137,16 @@ impl Network {
 
     /// Says whether a copy that was under way really arrives: a partition or a reset may have come in between.
     pub fn arrives(&mut self, delivery: &Delivery) -> bool {
-        let Delivery { at, from, to, sent_at } = *delivery;
+        let Delivery { at, from, to, .. } = *delivery;
         if let Some(link) = self.links.get_mut(&(from, to)) {
             link.under_way = link.under_way.saturating_sub(1);
         }
+        !self.is_cut(at, from, to) && !self.is_reset(delivery)
+    }
+
+    /// Says whether the connection on which a copy is under way was reset meanwhile.
+    pub fn is_reset(&self, delivery: &Delivery) -> bool {
+        let Delivery { at, from, to, sent_at } = *delivery;
         let reset = |fault: &TimedFault| match fault.what {
             Fault::Reset { one, other } => {
                 ((one, other) == (from.0, to.0) || (one, other) == (to.0, from.0))
@@ -135,7 +155,7 @@ impl Network {
             }
             _ => false,
         };
-        !self.is_cut(at, from, to) && !self.faults.iter().any(reset)
+        self.faults.iter().any(reset)
     }
 
     /// Says whether nothing gets from one node to another at true time `at`.

@@ -30,7 +30,16 @@ pub struct Reply {
     pub at: Micros,
     /// What arrives.
     pub outcome: Outcome,
+    /// The trouble of the host or of its robots.txt that made the answer, as an interesting situation.
+    pub met: Option<&'static str>,
     rules: Option<Rules>,
+}
+
+impl Reply {
+    /// Whether it is an answer for robots.txt after which nothing may be fetched: by the file, or because it could not be had.
+    pub fn forbids_all(&self) -> bool {
+        self.rules == Some(Rules::ForbidAll)
+    }
 }
 
 /// What a client gets to see.
@@ -68,7 +77,8 @@ enum Rules {
 
 #[derive(Default)]
 struct HostState {
-    served: Vec<Rules>,
+    /// Some node has read the rules that it usually has.
+    heard: bool,
     visits: BTreeMap<String, u32>,
     requests: u64,
 }
@@ -124,7 +134,10 @@ impl Origins {
             takes += slower;
         }
         let rules = |rules| if is_robots { Some(rules) } else { None };
-        let failed = |outcome, at| Reply { at, outcome, rules: rules(Rules::ForbidAll) };
+        let met = robots
+            .map(robots_point)
+            .or(trouble.filter(|trouble| !is_robots || reaches_robots(*trouble)).map(host_point));
+        let failed = |outcome, at| Reply { at, outcome, met, rules: rules(Rules::ForbidAll) };
         if trouble == Some(HostTrouble::Down) || web.is_down(host) {
             return failed(Outcome::Refused, at + takes);
         }
@@ -178,25 +191,18 @@ impl Origins {
         let rules = rules(if forbids { Rules::ForbidAll } else { Rules::Own });
         takes += u64::from(answer.delay_ms) * MILLISECOND;
         let (takes, outcome) = deliver(answer, takes, links);
-        Reply { at: takes.map_or(Micros::MAX, |takes| at + takes), outcome, rules }
+        Reply { at: takes.map_or(Micros::MAX, |takes| at + takes), outcome, met, rules }
     }
 
-    /// The answer to a request for `host` reached a node. What a robots.txt said counts from here on.
+    /// The answer to a request for `host` reached a node. The delay that a robots.txt asks for counts from here on.
     pub fn delivered(&mut self, host: Host, reply: &Reply) {
-        if let Some(rules) = reply.rules {
-            let served = &mut self.hosts.entry(host).or_default().served;
-            if !served.contains(&rules) {
-                served.push(rules);
-            }
-        }
+        self.hosts.entry(host).or_default().heard |= reply.rules == Some(Rules::Own);
     }
 
-    /// Says whether some robots.txt that the host has served to the cluster allows `path`. Nodes learn of new rules at
-    /// different times, so each of those that were served may still be in force somewhere.
-    pub fn permits(&self, host: Host, path: &str) -> bool {
-        let Some(state) = self.hosts.get(&host) else { return false };
-        let allows = |rules: &Rules| *rules == Rules::Own && self.web.robots(host).duty(path) != Duty::Never;
-        path == ROBOTS_PATH || state.served.iter().any(allows)
+    /// Says whether the robots.txt that the host usually has allows `path`. Whoever asks must have read it, and nothing else since:
+    /// that is judged by `robots_obeyed`.
+    pub fn allows(&self, host: Host, path: &str) -> bool {
+        path == ROBOTS_PATH || self.web.robots(host).duty(path) != Duty::Never
     }
 
     /// The pause between two requests to a host that has asked for none.
@@ -206,7 +212,7 @@ impl Origins {
 
     /// The pause that must be kept between two requests to a host: the cluster's own, and what the host has asked for.
     pub fn crawl_delay(&self, host: Host) -> Micros {
-        let heard = self.hosts.get(&host).is_some_and(|state| state.served.contains(&Rules::Own));
+        let heard = self.hosts.get(&host).is_some_and(|state| state.heard);
         let declared = if heard { u64::from(self.web.crawl_delay_ms(host)) * MILLISECOND } else { 0 };
         self.default_delay.max(declared)
     }
@@ -228,6 +234,34 @@ impl Origins {
             Fault::Robots { host: which, trouble } if which == host => Some(trouble),
             _ => None,
         })
+    }
+}
+
+/// Whether a host that is in trouble answers requests for its robots.txt otherwise, too.
+fn reaches_robots(trouble: HostTrouble) -> bool {
+    matches!(trouble, HostTrouble::Slow | HostTrouble::Silent | HostTrouble::Down)
+}
+
+fn host_point(trouble: HostTrouble) -> &'static str {
+    match trouble {
+        HostTrouble::Slow => "host_slow",
+        HostTrouble::Silent => "host_silent",
+        HostTrouble::Down => "host_down",
+        HostTrouble::ServerError => "host_server_error",
+        HostTrouble::Unavailable => "host_unavailable",
+        HostTrouble::TooMany => "host_too_many",
+        HostTrouble::RedirectLoop => "host_redirect_loop",
+        HostTrouble::Trap => "host_trap",
+        HostTrouble::Huge => "host_huge",
+    }
+}
+
+fn robots_point(trouble: RobotsTrouble) -> &'static str {
+    match trouble {
+        RobotsTrouble::Unreachable => "robots_unreachable",
+        RobotsTrouble::ServerError => "robots_server_error",
+        RobotsTrouble::Huge => "robots_huge",
+        RobotsTrouble::ForbidsAll => "robots_forbid_all",
     }
 }
 
@@ -311,16 +345,23 @@ mod tests {
     }
 
     #[test]
-    fn rules_count_when_they_are_delivered() {
-        let mut origins = Origins::new(&plan(None));
+    fn a_host_allows_what_its_usual_rules_do() {
+        let origins = Origins::new(&plan(None));
         let host =
             (0..20).find(|host| origins.web().robots(*host) == super::super::web::Robots::Private).expect("is there");
-        assert!(!origins.permits(host, "/"));
-        let reply = origins.ask(0, host, ROBOTS_PATH);
-        assert!(!origins.permits(host, "/"));
-        origins.delivered(host, &reply);
-        assert!(origins.permits(host, "/"));
-        assert!(!origins.permits(host, "/private/x.html"));
+        assert!(origins.allows(host, "/") && origins.allows(host, ROBOTS_PATH));
+        assert!(!origins.allows(host, "/private/x.html"));
+    }
+
+    #[test]
+    fn a_reply_says_which_trouble_it_met() {
+        let met = |what, path| Origins::new(&plan(Some(what))).ask(1_500_000, 0, path).met;
+        let down = Fault::Host { host: 0, trouble: HostTrouble::Down };
+        assert_eq!((met(down.clone(), "/"), met(down, ROBOTS_PATH)), (Some("host_down"), Some("host_down")));
+        let error = Fault::Host { host: 0, trouble: HostTrouble::ServerError };
+        assert_eq!((met(error.clone(), "/"), met(error, ROBOTS_PATH)), (Some("host_server_error"), None));
+        let forbids = Fault::Robots { host: 0, trouble: RobotsTrouble::ForbidsAll };
+        assert_eq!((met(forbids.clone(), "/"), met(forbids, ROBOTS_PATH)), (None, Some("robots_forbid_all")));
     }
 
     #[test]
@@ -369,21 +410,17 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_cannot_be_had_or_forbid_all_permit_nothing() {
+    fn rules_that_cannot_be_had_or_forbid_all_are_told_apart() {
         for trouble in [RobotsTrouble::Unreachable, RobotsTrouble::ServerError, RobotsTrouble::ForbidsAll] {
             let mut origins = Origins::new(&plan(Some(Fault::Robots { host: 0, trouble })));
-            let reply = origins.ask(1_500_000, 0, ROBOTS_PATH);
-            origins.delivered(0, &reply);
-            assert!(!origins.permits(0, "/"));
-            let reply = origins.ask(2_500_000, 0, ROBOTS_PATH);
-            origins.delivered(0, &reply);
-            assert!(origins.permits(0, "/"));
+            assert!(origins.ask(1_500_000, 0, ROBOTS_PATH).forbids_all());
+            assert!(!origins.ask(2_500_000, 0, ROBOTS_PATH).forbids_all());
+            assert!(!origins.ask(1_500_000, 0, "/").forbids_all());
         }
         let mut origins = Origins::new(&plan(Some(Fault::Robots { host: 0, trouble: RobotsTrouble::Huge })));
         let reply = origins.ask(1_500_000, 0, ROBOTS_PATH);
         let Outcome::Answer(answered) = &reply.outcome else { panic!("no answer") };
         assert!(answered.body_bytes > 500 * 1_024);
-        origins.delivered(0, &reply);
-        assert!(origins.permits(0, "/"));
+        assert!(!reply.forbids_all());
     }
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 
 use proto::crawl::politeness::Micros;
 use proto::id::NodeId;
+use proto::wire::{WIRE_VERSION, WIRE_VERSION_MIN};
 use serde::{Deserialize, Serialize};
 
 pub use fault::{Direction, Fault, FaultClass, HostTrouble, LoadTrouble, RobotsTrouble, TimedFault};
@@ -91,16 +92,26 @@ pub struct ClusterPlan {
     /// Discovered URLs that a node may have under way.
     #[serde(default = "outbox_max")]
     pub outbox_max: usize,
+    /// How long a robots.txt is believed.
+    #[serde(default = "robots_ttl_ms")]
+    pub robots_ttl_ms: u64,
     /// Rate of each node's monotonic clock: parts per million fast (+) or slow (−). Missing ones are right.
     #[serde(default)]
     pub clock_rates_ppm: Vec<i64>,
     /// Weight of each node on the ring; missing ones are 1.
     #[serde(default)]
     pub weights: Vec<usize>,
+    /// The newest version of the wire that each node speaks; missing ones speak the newest there is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<u16>,
 }
 
 fn outbox_max() -> usize {
     24
+}
+
+fn robots_ttl_ms() -> u64 {
+    60_000
 }
 
 /// How messages travel.
@@ -218,6 +229,16 @@ impl Plan {
         self.cluster.weights.get(node.0 as usize).copied().unwrap_or(1)
     }
 
+    /// The newest version of the wire that a node speaks.
+    pub fn version(&self, node: NodeId) -> u16 {
+        self.cluster.versions.get(node.0 as usize).copied().unwrap_or(WIRE_VERSION)
+    }
+
+    /// The oldest version that `node` has to speak with one of `others`.
+    pub fn oldest_spoken(&self, node: NodeId, others: impl Iterator<Item = NodeId>) -> u16 {
+        others.map(|other| self.version(other)).fold(self.version(node), u16::min)
+    }
+
     /// Says whether `node` comes back in the calm phase.
     pub fn comes_back(&self, node: NodeId) -> bool {
         !self.stays_down.contains(&node.0)
@@ -235,7 +256,10 @@ impl Plan {
         anyhow::ensure!(cluster.drift_ppm < 1_000_000, "drift_ppm is below a million");
         anyhow::ensure!(cluster.lease_ms > cluster.fetch_timeout_ms, "a fetch must fit into a lease");
         anyhow::ensure!(cluster.outbox_max > 0, "a node can have no URL under way");
+        anyhow::ensure!(cluster.robots_ttl_ms >= 1_000, "a robots.txt is believed for a second at least");
         anyhow::ensure!(self.web.hosts > 0 && self.web.pages_per_host > 0, "a web has a host and a page");
+        let spoken = cluster.versions.iter().all(|version| (WIRE_VERSION_MIN..=WIRE_VERSION).contains(version));
+        anyhow::ensure!(spoken, "a node speaks a version of the wire between {WIRE_VERSION_MIN} and {WIRE_VERSION}");
         for site in &self.sites {
             site.check(self.web.hosts, self.fault_phase_ms)?;
         }

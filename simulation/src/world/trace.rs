@@ -59,6 +59,11 @@ pub enum Event {
         /// Which.
         node: NodeId,
     },
+    /// An actor of the node panics and is replaced: what it had in memory is gone, and the rest of the process goes on.
+    ActorDied {
+        /// Where.
+        node: NodeId,
+    },
     /// The process gets no time, its connections stay open.
     NodePaused {
         /// Which.
@@ -84,7 +89,7 @@ pub enum Event {
         /// Whose.
         node: NodeId,
     },
-    /// A stored record became unreadable: a flipped bit, a torn write. Only what was durable counts as damaged.
+    /// A bit flipped in something durable: a record became unreadable.
     RecordDamaged {
         /// Where.
         node: NodeId,
@@ -102,6 +107,14 @@ pub enum Event {
         node: NodeId,
         /// How it ended.
         end: FetchEnd,
+    },
+
+    /// What a request for robots.txt brought: it has ended. A redirect counts as the file it leads to.
+    RobotsHeard {
+        /// Names the start.
+        fetch: u64,
+        /// Everything is forbidden: by the file, or because it could not be had.
+        forbids_all: bool,
     },
 
     /// A node believes that it holds a slot; recorded when it is acquired and at every renewal.
@@ -553,8 +566,8 @@ pub struct FetchStart {
     pub least_delay: Micros,
     /// Whether that is what it asks for.
     pub own_robots: bool,
-    /// Whether robots.txt, as the host has served it to the cluster, allows it. The world's knowledge too.
-    pub permitted: bool,
+    /// Whether the robots.txt that the host usually has allows it. The world's knowledge too.
+    pub allowed: bool,
 }
 
 /// What is fetched.

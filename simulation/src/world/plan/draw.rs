@@ -4,6 +4,8 @@
 mod focus;
 mod sites;
 
+use proto::wire::WIRE_VERSION;
+
 use super::fault::{Direction, Fault, HostTrouble, LoadTrouble, RobotsTrouble, TimedFault};
 use super::{CALM_PHASE_MS, ClusterPlan, DiskPlan, NetworkPlan, Plan, Submission};
 use crate::world::random::{For, Random};
@@ -21,6 +23,8 @@ enum Part {
     Focus,
     Outbox,
     Sites,
+    Robots,
+    Versions,
     Class = 100,
 }
 
@@ -107,9 +111,24 @@ fn cluster(seed: u64) -> ClusterPlan {
         forget_after_ms: draw.pick(&[15_000, 600_000, 600_000]),
         crawl_delay_ms: draw.pick(&[200, 500, 1_000]),
         outbox_max: random(seed, Part::Outbox, 0).pick(&[3, 6, 24]),
+        // Short enough that a file is read again while it says something else.
+        robots_ttl_ms: random(seed, Part::Robots, 0).pick(&[5_000, 20_000, 60_000]),
         clock_rates_ppm,
         weights,
+        versions: versions(seed, nodes),
     }
+}
+
+/// The oldest version of the wire with which a cluster comes to rest: nodes that speak version 1 can neither give a slot away nor take one over.
+const OLDEST_VERSION: u16 = 2;
+
+/// In some seeds the nodes are of different releases, as while an operator brings a new one out.
+fn versions(seed: u64, nodes: u64) -> Vec<u16> {
+    let mut draw = random(seed, Part::Versions, 0);
+    if !draw.percent(15) {
+        return Vec::new();
+    }
+    (0..nodes + 4).map(|_| draw.pick(&[WIRE_VERSION, WIRE_VERSION, 4, 3, OLDEST_VERSION])).collect()
 }
 
 fn network(seed: u64) -> NetworkPlan {
@@ -247,7 +266,6 @@ impl Faults {
             };
             (draw.between(1_000, 10_000), what)
         });
-        self.class(11, 30, 2, |draw| (short_or_long(draw), Fault::TornRecord { node: draw.below(nodes) }));
         // At most W − 1 disks are lost in a run: more may lose acknowledged URLs, and that is no defect.
         self.class(12, 35, 1, |draw| {
             let node = draw.below(nodes);

@@ -90,7 +90,8 @@ pub enum Fault {
         /// Which actor, counted in the layer's own order.
         actor: u32,
     },
-    /// An actor takes this long for each message. In the pure layer the whole node does.
+    /// An actor takes this long for each message. In the pure layer the whole node does; in the other one the actor handles what
+    /// waits at once, and then comes to nothing for as long as that takes.
     SlowActor {
         /// Where.
         node: u64,
@@ -117,11 +118,6 @@ pub enum Fault {
     },
     /// Writes are refused.
     FullDisk {
-        /// Whose.
-        node: u64,
-    },
-    /// The process crashes in the middle of a write: the last record that was not fsynced is on the disk by half.
-    TornRecord {
         /// Whose.
         node: u64,
     },
@@ -267,7 +263,7 @@ pub enum FaultClass {
     Power,
     /// Processes without time, and slow actors.
     Pauses,
-    /// Slow, hanging, failing and full disks, and torn records.
+    /// Slow, hanging, failing and full disks.
     Disks,
     /// Data that was durable and is lost: wiped disks, flipped bits.
     Wipes,
@@ -295,11 +291,9 @@ impl Fault {
             Fault::Crash { .. } | Fault::Panic { .. } => FaultClass::Crashes,
             Fault::PowerLoss { .. } | Fault::PowerLossAtAcknowledgement => FaultClass::Power,
             Fault::Pause { .. } | Fault::SlowActor { .. } => FaultClass::Pauses,
-            Fault::SlowDisk { .. }
-            | Fault::HangingSync { .. }
-            | Fault::FailingSync { .. }
-            | Fault::FullDisk { .. }
-            | Fault::TornRecord { .. } => FaultClass::Disks,
+            Fault::SlowDisk { .. } | Fault::HangingSync { .. } | Fault::FailingSync { .. } | Fault::FullDisk { .. } => {
+                FaultClass::Disks
+            }
             Fault::BitFlip { .. } | Fault::WipedDisk { .. } => FaultClass::Wipes,
             Fault::WallClockStep { .. } => FaultClass::Clocks,
             Fault::Join { .. } | Fault::Leave { .. } | Fault::Stranger { .. } => FaultClass::Membership,
@@ -324,7 +318,6 @@ impl Fault {
             | Fault::HangingSync { node }
             | Fault::FailingSync { node }
             | Fault::FullDisk { node }
-            | Fault::TornRecord { node }
             | Fault::BitFlip { node }
             | Fault::WipedDisk { node }
             | Fault::WallClockStep { node, .. }
