@@ -143,7 +143,7 @@ impl Swarm {
         let swarm = libp2p::Swarm::new(transport, behaviour, me, config);
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let hello = Hello { cluster: settings.cluster, versions: settings.versions };
-        let shared = Arc::new(Shared::new(hello, settings.times, roster, doors, metrics, sender));
+        let shared = Arc::new(Shared::new(hello, settings.times, settings.pace, roster, doors, metrics, sender));
         let mut runner = Runner::new(swarm, Arc::clone(&shared), commands, &settings);
         let addresses = runner.listen(&settings.listen).await?;
         Ok(Swarm { shared, addresses, task: tokio::spawn(runner.run()) })
