@@ -15,6 +15,7 @@ use proto::id::{ClusterId, NodeId};
 use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
+use proto::wire::{WIRE_VERSION, WIRE_VERSION_MIN};
 use crate::edges::swarm::identity::{Identity, node_of};
 use crate::edges::swarm::key::SwarmKey;
 use crate::edges::swarm::roster::Role;
@@ -57,6 +58,8 @@ pub struct ClusterConfig {
     pub replicas: usize,
     /// Copies that are fsynced before a write counts.
     pub write_quorum: usize,
+    /// The newest version of what nodes say to each other that this one speaks; absent for the newest that it knows.
+    pub wire_version_max: Option<u16>,
     /// Nodes that keep each page: 2, or 1 for the one alone that fetched it.
     pub content_copies: usize,
     /// How often URLs of sites age and are purged.
@@ -90,6 +93,7 @@ impl Default for ClusterConfig {
             upkeep_every_s: 120,
             lease: LeaseConfig::default(),
             membership: MembershipConfig::default(),
+            wire_version_max: None,
             connections: ConnectionsConfig::default(),
         }
     }
@@ -339,6 +343,12 @@ impl ClusterConfig {
             return Err(wrong("cluster.write_quorum", "must be at least 1: a write counts when somebody has it"));
         }
         if self.write_quorum > self.replicas {
+        if self.wire_version_max.is_some_and(|version| !(WIRE_VERSION_MIN..=WIRE_VERSION).contains(&version)) {
+            let reason = format!(
+                "this program speaks versions {WIRE_VERSION_MIN} to {WIRE_VERSION}; name one of them, or leave it out for the newest"
+            );
+            return Err(wrong("cluster.wire_version_max", reason));
+        }
             let reason = format!(
                 "is {}, but there are only {} replicas: no write would ever count; lower it or raise cluster.replicas",
                 self.write_quorum, self.replicas
@@ -440,6 +450,7 @@ impl Cluster {
         };
         // The longest letter at the pace that a lease can bear: what takes longer than a lease is of no use.
         settings.times.frame = settings.times.frame.min(Duration::from_secs(self.config.lease.duration_s.max(5)));
+        settings.versions.newest = self.config.wire_version_max.unwrap_or(settings.versions.newest);
         Ok(settings)
     }
 

@@ -25,6 +25,7 @@ fn a_good_section_becomes_the_rules_of_a_node() {
     config.operators = vec![IDS[3].to_owned()];
     config.peers[1].weight = 5;
     config.lease.duration_s = 60;
+    config.wire_version_max = Some(3);
     let identity = Identity::generate();
     config.peers.push(PeerConfig { id: identity.peer().to_string(), addresses: vec![], weight: 7 });
     config.voters = IDS[..3].iter().map(|id| (*id).to_owned()).collect();
@@ -37,6 +38,7 @@ fn a_good_section_becomes_the_rules_of_a_node() {
     assert_eq!(rules.voters, IDS[..3].iter().map(|id| node_of(&id.parse().unwrap())).collect::<Vec<_>>());
     let settings = cluster.settings(identity.clone(), SwarmKey::generate()).unwrap();
     assert_eq!((settings.peers.len(), settings.stranger), (5, None));
+    assert_eq!(settings.versions.newest, 3);
     assert_eq!(settings.peers.iter().filter(|peer| peer.role == Role::Operator).count(), 1);
 }
 
@@ -53,7 +55,7 @@ fn numbers_left_out_are_those_of_the_cores() {
 #[test]
 fn every_mistake_is_named_with_what_to_do() {
     type Break = fn(&mut ClusterConfig);
-    let wrong: [(Break, &str, &str); 23] = [
+    let wrong: [(Break, &str, &str); 25] = [
         (|c| c.id = String::new(), "cluster.id", "the same on every node"),
         (|c| c.id = "two words".into(), "cluster.id", "1 to 64"),
         (|c| c.peers[1].id = "nobody".into(), "cluster.peers[1].id", "orbweaver keygen"),
@@ -84,6 +86,8 @@ fn every_mistake_is_named_with_what_to_do() {
             "cluster.viewers[0]",
             "is already cluster.operators[0]",
         ),
+        (|c| c.wire_version_max = Some(0), "cluster.wire_version_max", "leave it out for the newest"),
+        (|c| c.wire_version_max = Some(u16::MAX), "cluster.wire_version_max", "leave it out for the newest"),
         (|c| c.replicas = 0, "cluster.replicas", "between 1 and 7"),
         (|c| c.write_quorum = 4, "cluster.write_quorum", "raise cluster.replicas"),
         (|c| c.content_copies = 3, "cluster.content_copies", "must be 2"),

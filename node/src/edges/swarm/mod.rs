@@ -45,7 +45,6 @@ use std::time::Duration;
 use libp2p::{Multiaddr, PeerId};
 use proto::cluster::message::Letter;
 use proto::id::NodeId;
-use proto::wire::WIRE_VERSION;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -244,7 +243,7 @@ pub enum BulkError {
 
 impl Network for Swarm {
     fn oldest_spoken(&self) -> u16 {
-        self.nodes().iter().filter_map(|peer| peer.version).min().unwrap_or(WIRE_VERSION)
+        self.nodes().iter().filter_map(|peer| peer.version).min().unwrap_or(self.shared.hello.versions.newest)
     }
 
     fn send(&self, to: NodeId, letter: Letter) {
