@@ -6,7 +6,6 @@
 //! Namespaces need root and a kernel that has them and TUN devices; where they are refused, a test says so and is skipped.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::net::UdpSocket;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use tempfile::TempDir;
 use tests::cluster::{Cluster, sum};
 use tests::namespace::Refused;
 use tests::network::{Line, Network, address};
-use tests::{judge, wait_until};
+use tests::{judge, tell, wait_until};
 
 const SLOTS: u64 = 4_096;
 const REPLICAS: usize = 3;
@@ -58,10 +57,7 @@ fn network(machines: usize) -> Option<Network> {
     match Network::start(machines, 7) {
         Ok(network) => Some(network),
         Err(Refused(why)) => {
-            // Not by a macro: what those print is shown only when a test fails.
-            let why =
-                format!("SKIPPED: network namespaces with TUN devices cannot be had here ({why}); run it as root\n");
-            std::io::stderr().write_all(why.as_bytes()).unwrap();
+            tell(&format!("SKIPPED: network namespaces with TUN devices cannot be had here ({why}); run it as root"));
             None
         }
     }
@@ -146,7 +142,8 @@ impl Crawl {
             judge::page_requests(&self.server, &log).values().map(|count| u64::from(count - 1)).sum::<u64>();
         let (carried, lost) = self.cluster.network().traffic_total();
         let packets = carried + lost;
-        println!("{redundant} of {} pages were fetched again; {lost} packets of {packets} were lost", self.expected);
+        let expected = self.expected;
+        tell(&format!("{redundant} of {expected} pages were fetched again; {lost} packets of {packets} were lost"));
         assert!(redundant <= redundant_max, "{redundant} redundant fetches, at most {redundant_max} were expected");
         let by_host = |access: &Access| access.host.clone();
         judge::assert_spaced(&log, by_host, |_| DELAY_MS);
@@ -291,7 +288,7 @@ fn nodes_are_killed_again_and_again_and_one_loses_its_disk() {
     }
 
     crawl.goes_on(10);
-    crawl.cluster.stop_node(1);
+    crawl.cluster.kill_node(1);
     std::fs::remove_dir_all(crawl.cluster.data(1)).unwrap();
     crawl.cluster.start_node(1);
     crawl.submit_at(1, 2);

@@ -31,6 +31,52 @@ fn viewer(work: &Path) -> (String, String) {
     (peer, folder.to_str().unwrap().to_owned())
 }
 
+/// Questions and harmless orders, and the code that each ends with when a node is missing.
+fn questions(seed: &str) -> Vec<(i32, Vec<&str>)> {
+    vec![
+        (1, vec!["nodes"]),
+        (1, vec!["status"]),
+        (1, vec!["stat"]),
+        (1, vec!["get", "fetch.concurrency"]),
+        (1, vec!["set", "log=info"]),
+        (1, vec!["repair", "--slot", "1"]),
+        (0, vec!["ring"]),
+        (0, vec!["ring", "--slot", "1"]),
+        (0, vec!["ring", "--domain", "example.com"]),
+        (0, vec!["crawl", "list"]),
+        (0, vec!["url", "status", seed]),
+        (0, vec!["url", "add", seed]),
+        (0, vec!["job", "list"]),
+    ]
+}
+
+/// Asks this node, and returns what it said; with `json`, every line of that must be JSON.
+fn answered(fleet: &Fleet, node: usize, json: bool, code: i32, order: &[&str]) -> String {
+    let arguments = if json { [&["--json"], order].concat() } else { order.to_vec() };
+    let ended = fleet.ctl_through(node, &arguments);
+    assert_eq!(ended.code, Some(code), "{order:?} through node {node}: {ended}");
+    assert!(!ended.stdout.trim().is_empty(), "{order:?} through node {node}: {ended}");
+    if json {
+        for line in ended.stdout.lines() {
+            assert!(serde_json::from_str::<Value>(line).is_ok(), "{order:?} through node {node}: {line}");
+        }
+    }
+    ended.stdout
+}
+
+/// The life of a crawl, steered through this node.
+fn steers(fleet: &Fleet, node: usize, json: bool, code: i32, seed: &str) {
+    let name = format!("tried-{node}-{json}");
+    for order in [
+        &["crawl", "add", &name, seed][..],
+        &["crawl", "pause", &name],
+        &["crawl", "resume", &name],
+        &["crawl", "stop", &name],
+    ] {
+        answered(fleet, node, json, code, order);
+    }
+}
+
 #[test]
 fn operators_see_and_steer_every_actor_through_any_node() {
     let work = tempfile::tempdir().unwrap();
@@ -122,30 +168,41 @@ fn operators_see_and_steer_every_actor_through_any_node() {
         run(&[&["ctl", "--data", &viewers], order].concat()).complains(1, &["a viewer may only look"]);
     }
 
-    // A node that is gone is named, and the others answer.
+    // Every command, through any node, for people and for programs.
     assert_eq!(fleet.ctl(&["set", "fetch.concurrency=16"]).code, Some(0));
     wait_until("it goes on", || fetched() > before);
+    let seed = &server.seeds()[0];
+    for node in 0..NODES {
+        for json in [false, true] {
+            for order in questions(seed).into_iter().map(|(_, order)| order) {
+                answered(&fleet, node, json, 0, &order);
+            }
+            steers(&fleet, node, json, 0, seed);
+            let backup = work.path().join(format!("backup-{node}-{json}"));
+            let order = ["backup", backup.to_str().unwrap(), "--node-id", &fleet.peer((node + 1) % NODES)];
+            answered(&fleet, node, json, 0, &order);
+        }
+    }
+
+    // A node that is gone is named, and the others answer: with code 1 where its part is missing, with 0 where they know everything.
     fleet.kill_node(2);
+    let gone = fleet.peer(2);
+    wait_until("it is missed", || fleet.ctl(&["stat", "fetcher"]).code == Some(1));
     let stat = fleet.ctl(&["stat", "fetcher"]);
-    assert_eq!(stat.code, Some(1), "{stat}");
     assert_eq!(stat.stdout.matches("\nnode ").count() + usize::from(stat.stdout.starts_with("node ")), 2, "{stat}");
-    assert!(stat.stdout.contains("missing: ") && stat.stdout.contains(&fleet.peer(2)), "{stat}");
-    // So is it by every other command: with code 1 where its part is missing, with 0 where the others know the whole answer.
-    let orders: [(i32, &[&str]); 8] = [
-        (1, &["nodes"]),
-        (1, &["status"]),
-        (1, &["get", "fetch.concurrency"]),
-        (1, &["set", "log=info"]),
-        (1, &["repair", "--slot", "1"]),
-        (0, &["crawl", "list"]),
-        (0, &["url", "status", &server.seeds()[0]]),
-        (0, &["ring", "--slot", "1"]),
-    ];
-    for (code, order) in orders {
-        let ended = fleet.ctl(order);
-        assert_eq!(ended.code, Some(code), "{order:?}: {ended}");
-        let named = ["missing: ", "not connected"].iter().any(|word| ended.stdout.contains(word));
-        assert!(named || order[0] == "ring", "{order:?}: {ended}");
+    for node in 0..2 {
+        for json in [false, true] {
+            for (code, order) in questions(seed) {
+                let said = answered(&fleet, node, json, code, &order);
+                let knows_all = ["ring", "job", "url add"].iter().any(|known| order.join(" ").starts_with(known));
+                // A program is told who it is; people read why as well.
+                let named = match json {
+                    true => said.contains(&gone) || said.contains("not connected"),
+                    false => ["missing: ", "not connected"].iter().any(|word| said.contains(word)),
+                };
+                assert!(named || knows_all, "{order:?} through node {node}: {said}");
+            }
+        }
     }
     let top = fleet.ctl(&["top", "--every", "1s"]);
     assert!(top.stdout.contains("2 of 3 nodes") && top.stdout.contains("missing: "), "{top}");
@@ -156,10 +213,23 @@ fn operators_see_and_steer_every_actor_through_any_node() {
     // The end of nodes.
     fleet.ctl(&["stop"]).complains(2, &["--node-id", "--all"]);
     fleet.ctl(&["stop", "--all", "frontier"]).complains(1, &["cannot be stopped alone", "fetch.concurrency=0"]);
+    let actors: Vec<String> = {
+        let parts = fleet.parts(&["stat", "--node-id", &fleet.peer(0)]);
+        let started = parts[0].1["Ok"]["Stat"].as_array().cloned().unwrap_or_default();
+        let names = started.iter().filter_map(|one| one["name"].as_str().map(str::to_owned));
+        names.filter(|name| !["disk", "network"].contains(&name.as_str())).collect()
+    };
+    assert!(actors.len() > 5, "{actors:?}");
+    assert_eq!(fleet.ctl(&["set", "log=debug", "--node-id", &fleet.peer(0)]).code, Some(0));
     let stop = fleet.ctl(&["stop", "--node-id", &fleet.peer(0)]);
     assert_eq!(stop.code, Some(0), "{stop}");
     let ended = fleet.wait_for(0);
     assert_eq!(ended.code, Some(0), "{ended}");
+    let told = ended.stderr.lines().filter(|line| line.contains("is told to end"));
+    let actor = |line: &str| actors.iter().find(|name| line.contains(&format!("actor=\"{name}\""))).cloned();
+    let mut told: Vec<String> = told.filter_map(actor).collect();
+    told.reverse();
+    assert_eq!(told, actors, "actors end in reverse order of their start");
     assert!(fleet.ctl(&["stop", "--all"]).stdout.contains("stops: "));
     assert_eq!(fleet.wait_for(1).code, Some(0));
     judge::assert_robots_first(&server.access_log());
@@ -184,6 +254,10 @@ fn a_node_is_backed_up_wiped_restored_and_catches_up_and_one_that_is_gone_is_for
     fleet.ctl(&["backup", backup, "--node-id", &gone]).complains(1, &["is not empty"]);
     let check = run(&["restore", backup, "--check"]);
     assert!(check.code == Some(0) && check.stdout.contains("whole"), "{check}");
+    // The same through `ctl`, which asks no node for it.
+    let check = run(&["ctl", "--json", "restore", backup, "--check"]);
+    let facts: Value = serde_json::from_str(&check.stdout).unwrap_or_default();
+    assert!(check.code == Some(0) && facts["whole"] == true && facts["files"].as_u64() > Some(1), "{check}");
 
     // The node is lost, forgotten, and the others finish.
     fleet.ctl(&["forget", &gone]).complains(1, &["it is alive here"]);
@@ -202,7 +276,7 @@ fn a_node_is_backed_up_wiped_restored_and_catches_up_and_one_that_is_gone_is_for
     let refused = run(&["restore", backup, "--data", data.to_str().unwrap()]);
     refused.complains(3, &["is not empty"]);
     std::fs::remove_dir_all(&data).unwrap();
-    let restored = run(&["restore", backup, "--data", data.to_str().unwrap()]);
+    let restored = run(&["ctl", "restore", backup, "--data", data.to_str().unwrap()]);
     assert!(restored.code == Some(0) && restored.stdout.contains("--keys"), "{restored}");
     fleet.start_node(1);
     let mut repaired = Value::Null;

@@ -28,7 +28,6 @@ use libp2p::PeerId;
 use proto::batch::{Discovered, EntryKind};
 use proto::cluster::contents::ContentRules;
 use proto::cluster::ring::Rings;
-use proto::cluster::route::LoadWeights;
 use proto::control::{Answer, NodeAnswer, NodeReport, Request, RingRow, URLS_MAX, UrlAnswer, UrlFacts};
 use proto::crawl::filter::Filter;
 use proto::crawl::politeness::SECOND;
@@ -213,7 +212,7 @@ impl ClusteredNode {
         let swarm = Arc::new(Swarm::start(settings, doors(&shared), metrics.swarm.clone()).await?);
         let line = SwarmLine::new(config.storage.data.join("warc"));
         line.tie(&swarm);
-        let gauge = LoadGauge::new(&config.storage.data, LoadWeights::default());
+        let gauge = LoadGauge::new(&config.storage.data, cluster.load());
         let seen = metrics.cluster.clone();
         let (busy, concurrency) = (metrics.clone(), config.fetch.concurrency as u64);
         let cluster = Cluster {

@@ -375,6 +375,7 @@ mod tests {
         sample.validate().unwrap();
         let cluster = sample.cluster.as_ref().expect("it describes a cluster");
         assert_eq!(cluster.peers.len(), 3);
+        assert_eq!(cluster.load, cluster::LoadConfig::default());
         assert_eq!(Config { cluster: None, ..sample }, Config::default());
     }
 

@@ -17,7 +17,7 @@ use proto::id::{NodeId, Slot};
 use proto::site::FetchLock;
 use tokio::sync::watch;
 use tokio::time::Duration;
-use tracing::{error, info};
+use tracing::{debug, error, info};
 
 use crate::actors::coordinator::{Cluster, Coordinator, CoordinatorParts};
 use crate::actors::copier::{Copier, CopierParts};
@@ -753,7 +753,10 @@ impl Node {
     pub fn kill(&self) {
         self.fate.closing.store(true, Ordering::Relaxed);
         // In reverse order of their start: nobody is left whose neighbour is gone.
-        self.ends.iter().rev().for_each(|actor| actor.end.answer(End));
+        for actor in self.ends.iter().rev() {
+            debug!(actor = actor.name, "is told to end");
+            actor.end.answer(End);
+        }
     }
 
     /// Closes the data folder and ends the node's actors and threads.

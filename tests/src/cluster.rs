@@ -39,6 +39,13 @@ pub struct Cluster {
 impl Cluster {
     /// Has keys and settings made by `cluster local`, stops that, and starts the nodes one by one.
     pub fn local(work: &Path, count: usize, settings: &str) -> Cluster {
+        let mut cluster = Cluster::made(work, count, settings);
+        (0..count).for_each(|node| cluster.start_node(node));
+        cluster
+    }
+
+    /// Has keys and settings made by `cluster local`, and stops that: no node runs.
+    pub fn made(work: &Path, count: usize, settings: &str) -> Cluster {
         let mut cluster = Cluster::new(None, work, settings);
         let shared = work.join("shared.toml");
         let section = if settings.contains("[cluster]\n") { "" } else { "[cluster]\nid = \"test\"\n" };
@@ -53,11 +60,22 @@ impl Cluster {
         local.interrupt();
         let ended = local.wait();
         assert_eq!(ended.code, Some(0), "{ended}");
-        for node in 0..count {
-            cluster.nodes.push(None);
-            cluster.start_node(node);
-        }
+        cluster.nodes.resize_with(count, || None);
         cluster
+    }
+
+    /// Changes settings of a section of a node's file, as of `cluster` or `cluster.load`. It goes by them when it is started.
+    pub fn change(&self, node: usize, section: &str, settings: &[(&str, toml::Value)]) {
+        let file = self.home(node).join("cluster.toml");
+        let text = std::fs::read_to_string(&file).expect("every node has its settings");
+        let mut config: Table = text.parse().expect("they are valid");
+        let mut table = &mut config;
+        for name in section.split('.') {
+            let inner = table.entry(name).or_insert_with(|| Table::new().into());
+            table = inner.as_table_mut().expect("a section is a table");
+        }
+        table.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        std::fs::write(file, config.to_string()).expect("the folder can be written");
     }
 
     /// Makes keys and settings as an operator of several machines does, and starts `count` nodes, all of them voters.
@@ -217,17 +235,11 @@ impl Cluster {
         let home = self.home(node);
         std::fs::create_dir_all(&home).expect("the temporary folder can be written");
         self.key(&home.join("node.key"));
-        let text = std::fs::read_to_string(first).expect("the first node has its settings");
-        let mut config: Table = text.parse().expect("they are valid");
+        std::fs::copy(first, home.join("cluster.toml")).expect("the first node has its settings");
         let data = self.data(node).to_str().expect("temporary folders have plain names").to_owned();
-        let section = |config: &mut Table, name: &str, key: &str, value: toml::Value| {
-            let section = config.get_mut(name).and_then(toml::Value::as_table_mut).expect("the section is there");
-            section.insert(key.to_owned(), value);
-        };
-        section(&mut config, "storage", "data", data.into());
-        section(&mut config, "cluster", "listen", vec!["/ip4/127.0.0.1/tcp/0".to_owned()].into());
-        section(&mut config, "cluster", "newcomer", true.into());
-        std::fs::write(home.join("cluster.toml"), config.to_string()).expect("the folder can be written");
+        self.change(node, "storage", &[("data", data.into())]);
+        let listen = vec!["/ip4/127.0.0.1/tcp/0".to_owned()].into();
+        self.change(node, "cluster", &[("listen", listen), ("newcomer", true.into())]);
         self.nodes.push(None);
         node
     }
@@ -257,6 +269,24 @@ impl Cluster {
         let [operator, swarm_key] = ["operator.key", "swarm.key"].map(|file| format!("{}/{file}", self.folder()));
         let access = ["--node", &address, "--cluster", "local", "--identity", &operator, "--swarm-key", &swarm_key];
         run(&[&["ctl", "--json"], &access[..], arguments].concat())
+    }
+
+    /// Hands URLs in through this very node of a cluster on loopback, until they are acknowledged.
+    pub fn submit_through(&self, node: usize, urls: &[impl AsRef<str>]) {
+        let arguments: Vec<&str> = ["url", "add"].into_iter().chain(urls.iter().map(AsRef::as_ref)).collect();
+        wait_until("the URLs are kept", || {
+            let ended = self.ctl_through(node, &arguments);
+            let answer = ended.stdout.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok());
+            answer.is_some_and(|answer| answer["Added"]["kept"] == urls.len())
+        });
+    }
+
+    /// What an actor of a node counts; only on loopback.
+    pub fn figure(&self, node: usize, actor: &str, name: &str) -> Option<u64> {
+        let (peer, _) = self.peer_of(node);
+        let answer = self.ctl(&["stat", actor, "--node-id", &peer])?;
+        let counters = answer["Admin"][0]["said"]["Ok"]["Stat"][0]["counters"].as_array()?;
+        counters.iter().find(|counter| counter[0] == name)?[1].as_u64()
     }
 
     /// What the nodes that one node can reach, itself included, say of themselves.

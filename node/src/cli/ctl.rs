@@ -29,7 +29,7 @@ pub(super) use self::crawl::definition;
 use self::urls::UrlWork;
 use super::access::{Access, parse_address};
 use super::progress::say;
-use super::{Complaint, Exit, dc, seeds};
+use super::{Complaint, Exit, dc, restore, seeds};
 use crate::clustered::{seal, unseal};
 use crate::edges::swarm::Swarm;
 use crate::edges::swarm::identity::Identity;
@@ -129,6 +129,9 @@ enum CtlCommand {
     Top(top::TopArguments),
     /// Make a backup of a node's data folder while it runs
     Backup(backup::BackupArguments),
+    /// Make a data folder from a backup, on the machine where the node is to run; asks no node
+    #[command(after_help = restore::EXAMPLES)]
+    Restore(restore::RestoreArguments),
     /// Add, show, pause, resume or stop crawls
     #[command(subcommand)]
     Crawl(crawl::CrawlCommand),
@@ -250,6 +253,10 @@ impl UrlCommand {
 
 /// Runs a command.
 pub(super) fn run(arguments: &CtlArguments) -> Result<Exit, Complaint> {
+    if let CtlCommand::Restore(restored) = &arguments.command {
+        // The node does not run, and the cluster knows nothing of its folder.
+        return restore::run(restored, arguments.json);
+    }
     let access = arguments.access.understand()?;
     let requests = requests(&arguments.command)?;
     in_runtime(async {
@@ -366,6 +373,7 @@ fn requests(command: &CtlCommand) -> Result<Vec<Request>, Complaint> {
         | CtlCommand::Top(_)
         | CtlCommand::Import(_)
         | CtlCommand::Backup(_)
+        | CtlCommand::Restore(_)
         | CtlCommand::Site(_)
         | CtlCommand::Job(_)
         | CtlCommand::Generator(_)

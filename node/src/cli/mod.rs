@@ -162,7 +162,7 @@ pub fn run() -> ExitCode {
         Command::ProcessBatch(arguments) => batch::process(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Ose(command) => ose::run(&command),
-        Command::Restore(arguments) => restore::run(&arguments),
+        Command::Restore(arguments) => restore::run(&arguments, false),
         Command::Script(arguments) => return script::run(&arguments),
     };
     match ended {

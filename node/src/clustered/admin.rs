@@ -10,6 +10,7 @@ use tokio::time::Duration;
 use tracing::{info, warn};
 
 use super::{Shared, ask_peer_for};
+use crate::edges::network::Network as _;
 use crate::edges::swarm::Swarm;
 use crate::edges::swarm::identity::node_of;
 use crate::node::Node;
@@ -184,6 +185,7 @@ impl Shared {
                 let (shown, connected) = (swarm.metrics(), swarm.nodes().iter().filter(|peer| peer.connected).count());
                 vec![
                     ("nodes_connected", connected as u64),
+                    ("oldest_wire_version", swarm.oldest_spoken().into()),
                     ("letter_bytes_in", shown.bytes_in.get()),
                     ("letter_bytes_out", shown.bytes_out.get()),
                     ("letters_dropped", shown.drops_total()),

@@ -1,5 +1,7 @@
 //! The section `[cluster]`: who the nodes are and what they go by. Left out, a node is alone.
 
+mod load;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,10 +12,13 @@ use proto::cluster::coordinator::ClusterRules;
 use proto::cluster::lease::LeaseRules;
 use proto::cluster::membership::MembershipRules;
 use proto::cluster::replicate::WriteRules;
+use proto::cluster::route::LoadRules;
 use proto::crawl::politeness::{Micros, SECOND};
 use proto::id::{ClusterId, NodeId};
+use proto::wire::{WIRE_VERSION, WIRE_VERSION_MIN};
 use serde::{Deserialize, Serialize};
 
+pub use self::load::LoadConfig;
 use super::ConfigError;
 use crate::edges::swarm::identity::{Identity, node_of};
 use crate::edges::swarm::key::SwarmKey;
@@ -53,6 +58,8 @@ pub struct ClusterConfig {
     pub newcomer: bool,
     /// Whether nodes are also looked for on the local network.
     pub mdns: bool,
+    /// The newest version of what nodes say to each other that this one speaks; absent for the newest that it knows.
+    pub wire_version_max: Option<u16>,
     /// Copies of every record.
     pub replicas: usize,
     /// Copies that are fsynced before a write counts.
@@ -65,6 +72,8 @@ pub struct ClusterConfig {
     pub lease: LeaseConfig,
     /// Times of membership.
     pub membership: MembershipConfig,
+    /// What makes a node busy, and what it does then.
+    pub load: LoadConfig,
     /// Bounds on connections.
     pub connections: ConnectionsConfig,
 }
@@ -84,12 +93,14 @@ impl Default for ClusterConfig {
             admission: Admission::List,
             newcomer: false,
             mdns: false,
+            wire_version_max: None,
             replicas: writes.replicas,
             write_quorum: writes.quorum,
             content_copies: 2,
             upkeep_every_s: 120,
             lease: LeaseConfig::default(),
             membership: MembershipConfig::default(),
+            load: LoadConfig::default(),
             connections: ConnectionsConfig::default(),
         }
     }
@@ -332,6 +343,12 @@ impl ClusterConfig {
     }
 
     fn check_numbers(&self) -> Result<(), ConfigError> {
+        if self.wire_version_max.is_some_and(|version| !(WIRE_VERSION_MIN..=WIRE_VERSION).contains(&version)) {
+            let reason = format!(
+                "this program speaks versions {WIRE_VERSION_MIN} to {WIRE_VERSION}; name one of them, or leave it out for the newest"
+            );
+            return Err(wrong("cluster.wire_version_max", reason));
+        }
         if !(1..=REPLICAS_MAX).contains(&self.replicas) {
             return Err(wrong("cluster.replicas", format!("must be between 1 and {REPLICAS_MAX}")));
         }
@@ -365,6 +382,7 @@ impl ClusterConfig {
                 return Err(wrong(setting, "must be between 1 and 86400000"));
             }
         }
+        self.load.check()?;
         let limits = &self.connections;
         if !(1..=100).contains(&limits.memory_percent_max) {
             return Err(wrong("cluster.connections.memory_percent_max", "must be between 1 and 100"));
@@ -432,6 +450,7 @@ impl Cluster {
         settings.peers = self.nodes.iter().map(|(node, _)| node.clone()).chain(self.people.iter().cloned()).collect();
         settings.stranger = (self.config.admission == Admission::SwarmKey).then_some(Role::Node);
         settings.mdns = self.config.mdns;
+        settings.versions.newest = self.config.wire_version_max.unwrap_or(settings.versions.newest);
         settings.limits = Limits {
             connections_max: self.config.connections.connections_max,
             pending_max: self.config.connections.pending_max,
@@ -441,6 +460,11 @@ impl Cluster {
         // The longest letter at the pace that a lease can bear: what takes longer than a lease is of no use.
         settings.times.frame = settings.times.frame.min(Duration::from_secs(self.config.lease.duration_s.max(5)));
         Ok(settings)
+    }
+
+    /// What makes a load of what the node measures.
+    pub fn load(&self) -> LoadRules {
+        self.config.load.rules()
     }
 
     /// What the coordinator of the node with this identity needs to know, in the life `boot`.
@@ -458,6 +482,7 @@ impl Cluster {
         rules.membership.stable_for = self.config.membership.stable_for_ms * MILLISECOND;
         rules.writes.replicas = self.config.replicas;
         rules.writes.quorum = self.config.write_quorum;
+        rules.route = self.config.load.route();
         Ok(rules)
     }
 

@@ -86,15 +86,18 @@ impl Talk {
         self.send(&[&bytes]).await
     }
 
-    /// Sends frames.
+    /// Sends frames, small ones together: each write is a packet of its own.
     async fn send(&mut self, frames: &[&[u8]]) -> Result<(), Failed> {
         let mut out = Vec::new();
-        for bytes in frames {
+        for (n, bytes) in frames.iter().enumerate() {
             let filled = frame::append(&mut out, |out| {
                 out.extend_from_slice(bytes);
                 Ok::<(), Failed>(())
             });
             filled?;
+            if out.len() < PIECE_BYTES && n + 1 < frames.len() {
+                continue;
+            }
             let written = timeout(PIECE_PATIENCE, self.writer.write_all(&out)).await;
             written.map_err(|_| "takes nothing".to_owned())?.map_err(|error| error.to_string())?;
             out.clear();
@@ -129,7 +132,8 @@ pub struct SwarmLine(Arc<LineParts>);
 
 struct LineParts {
     swarm: OnceLock<Arc<Swarm>>,
-    archive: PathBuf,
+    /// Kept from push to push: it need not look for its segments again.
+    archive: Arc<Mutex<WarcArchive>>,
     /// Streams that wait for the next push.
     idle: Mutex<BTreeMap<NodeId, Talk>>,
 }
@@ -137,7 +141,8 @@ struct LineParts {
 impl SwarmLine {
     /// A line for the archive in `dir`; it leads nowhere before it is [tied](SwarmLine::tie).
     pub fn new(dir: PathBuf) -> SwarmLine {
-        SwarmLine(Arc::new(LineParts { swarm: OnceLock::new(), archive: dir, idle: Mutex::default() }))
+        let archive = Arc::new(Mutex::new(WarcArchive::new(&dir)));
+        SwarmLine(Arc::new(LineParts { swarm: OnceLock::new(), archive, idle: Mutex::default() }))
     }
 
     /// Leads it through a swarm.
@@ -239,9 +244,8 @@ impl LineParts {
                 let parts = wanted[next..next + small].iter().map(|position| (*position, 0)).collect();
                 match self.read(parts, IN_MEMORY_MAX as usize).await? {
                     Ok(pages) => {
-                        for members in pages {
-                            talk.send_in_pieces(&members).await?;
-                        }
+                        let pieces = pages.iter().flat_map(|members| members.chunks(PIECE_BYTES));
+                        talk.send(&pieces.collect::<Vec<&[u8]>>()).await?;
                     }
                     Err((n, why)) => return Ok(Err((next + n, why))),
                 }
@@ -265,9 +269,9 @@ impl LineParts {
         wanted: Vec<(WarcPosition, u32)>,
         bytes: usize,
     ) -> Result<Result<Vec<Vec<u8>>, Unread>, Failed> {
-        let dir = self.archive.clone();
+        let archive = Arc::clone(&self.archive);
         let reading = tokio::task::spawn_blocking(move || {
-            let mut archive = WarcArchive::new(&dir);
+            let mut archive = archive.lock().unwrap_or_else(PoisonError::into_inner);
             let one =
                 |(n, (position, from))| archive.part_at(position, from, bytes).map_err(|error| (n, error.to_string()));
             wanted.into_iter().enumerate().map(one).collect()

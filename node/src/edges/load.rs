@@ -4,21 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use proto::cluster::route::{Load, LoadParts, LoadWeights};
+use proto::cluster::route::{Load, LoadParts, LoadRules};
 
 /// Measures the load of a node.
 pub struct LoadGauge {
     data: PathBuf,
-    weights: LoadWeights,
+    rules: LoadRules,
     processors: u32,
     last: Mutex<Option<CpuTimes>>,
 }
 
 impl LoadGauge {
     /// Measures for a node whose data folder is `data`.
-    pub fn new(data: &Path, weights: LoadWeights) -> LoadGauge {
+    pub fn new(data: &Path, rules: LoadRules) -> LoadGauge {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-        LoadGauge { data: data.to_owned(), weights, processors, last: Mutex::new(None) }
+        LoadGauge { data: data.to_owned(), rules, processors, last: Mutex::new(None) }
     }
 
     /// The load since the last measurement. `fetches` and `mailbox` are in thousandths of what is full. Where the kernel does not
@@ -33,7 +33,7 @@ impl LoadGauge {
         *last = now;
         let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_in_use(&text)).unwrap_or(0);
         let average = fs::read_to_string("/proc/loadavg").ok().and_then(|text| load_average(&text)).unwrap_or(0);
-        self.weights.load(&LoadParts {
+        self.rules.load(&LoadParts {
             cpu,
             io_wait,
             memory,
@@ -123,8 +123,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(disk_in_use(dir.path()).is_some_and(|share| share <= 1_000));
         assert_eq!(disk_in_use(Path::new("/no/such/folder")), None);
-        let gauge = LoadGauge::new(dir.path(), LoadWeights::default());
-        gauge.measure(0, 0);
-        assert!(gauge.measure(1_000, 0) > gauge.measure(0, 0) || gauge.measure(2_000, 2_000) > 0);
+        let gauge = LoadGauge::new(dir.path(), LoadRules::default());
+        assert!(gauge.measure(1_000, 0) >= LoadRules::default().low_water, "all its fetches run");
+        let crowded = LoadRules { memory_full: 1, ..LoadRules::default() };
+        assert_eq!(LoadGauge::new(dir.path(), crowded).measure(0, 0), crowded.high_water + 1);
     }
 }

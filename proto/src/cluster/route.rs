@@ -7,13 +7,12 @@
 use std::collections::BTreeMap;
 
 use rand::RngExt;
-use serde::{Deserialize, Serialize};
 
 use super::mutant::{Planted, planted};
 use crate::crawl::politeness::{Micros, SECOND};
 use crate::id::NodeId;
 
-/// Load in thousandths: 0 is idle, 1000 is all a node can do.
+/// Load in thousandths: 0 is idle; above its [high-water mark](RouteRules::high_water) a node is full.
 pub type Load = u32;
 
 /// What a load is made of, each in thousandths of what is full.
@@ -35,9 +34,8 @@ pub struct LoadParts {
     pub load_average: u32,
 }
 
-/// How much each part counts; the load is their weighted mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+/// How much each part counts in the mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadWeights {
     /// Of processor time.
     pub cpu: u32,
@@ -62,8 +60,9 @@ impl Default for LoadWeights {
 }
 
 impl LoadWeights {
-    /// The weighted mean of the parts; a part that is full makes a node full, whatever the others say.
-    pub fn load(&self, parts: &LoadParts) -> Load {
+    /// The mean of the parts. A processor that waits does not work: those two parts share one whole, which weighs as much as the
+    /// heavier of them. Were it their sum, a node whose processors do nothing but work could never come near its high-water mark.
+    fn mean(&self, parts: &LoadParts) -> u64 {
         let pairs = [
             (self.cpu, parts.cpu),
             (self.io_wait, parts.io_wait),
@@ -73,9 +72,75 @@ impl LoadWeights {
             (self.mailbox, parts.mailbox),
             (self.load_average, parts.load_average),
         ];
-        let weights: u64 = pairs.iter().map(|(weight, _)| u64::from(*weight)).sum();
         let sum: u64 = pairs.iter().map(|(weight, part)| u64::from(*weight) * u64::from((*part).min(2_000))).sum();
-        sum.checked_div(weights).unwrap_or(0) as Load
+        let all: u64 = pairs.iter().map(|(weight, _)| u64::from(*weight)).sum();
+        sum.checked_div(all - u64::from(self.cpu.min(self.io_wait))).unwrap_or(0)
+    }
+
+    /// The fullest of the parts that wear off by themselves, at most 1000: what has no weight is not looked at.
+    fn busiest(&self, parts: &LoadParts) -> u64 {
+        let counted = |weight: u32, part: u32| if weight > 0 { part } else { 0 };
+        let processors = counted(self.cpu, parts.cpu).saturating_add(counted(self.io_wait, parts.io_wait));
+        let others = [
+            counted(self.fetches, parts.fetches),
+            counted(self.mailbox, parts.mailbox),
+            counted(self.load_average, parts.load_average),
+        ];
+        u64::from(others.into_iter().fold(processors, u32::max).min(1_000))
+    }
+}
+
+/// What a load is, and when a node is full.
+///
+/// Memory and disks do not come back by waiting: a node that has almost none left is full, whatever else it has. All other parts are
+/// work, which ends: one of them alone, however full, brings a node up to its low-water mark, where it looks for somebody with less
+/// to do, and never makes it refuse, for a crawler that does well has busy processors. It is full when the mean says so. With the
+/// weights that are the default (11 in all, as processors weigh 3 together) and the high-water mark at 850:
+///
+/// - processors alone: 3 · 1000 / 11 = 272, so 500, the low-water mark;
+/// - processors at 1000, seven tenths of the fetches, one task a processor, half of memory and disk: 7100 / 11 = 645, told as 600, which others
+///   may relieve;
+/// - the same with all fetches, two tasks a processor and memory at 900: 9400 / 11 = 854, which is full.
+///
+/// A full node says it is at the high-water mark and one more, not how far beyond: that is also what is believed of whoever refused,
+/// so that two full nodes do not hand a batch to and fro. For the same reason a load between the marks is told in steps of what is
+/// nearly equal: nodes that are as busy as each other, as those of one machine are, keep what they own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadRules {
+    /// How much each part counts in the mean.
+    pub weights: LoadWeights,
+    /// Memory in use from which on a node is full, in thousandths.
+    pub memory_full: u32,
+    /// Disk in use from which on a node is full, in thousandths.
+    pub disk_full: u32,
+    /// What one part alone makes a load of.
+    pub low_water: Load,
+    /// Above it a node is full.
+    pub high_water: Load,
+    /// Loads that differ by less are told as the same.
+    pub near: Load,
+}
+
+impl Default for LoadRules {
+    fn default() -> Self {
+        let RouteRules { low_water, high_water, near, .. } = RouteRules::default();
+        LoadRules { weights: LoadWeights::default(), memory_full: 950, disk_full: 980, low_water, high_water, near }
+    }
+}
+
+impl LoadRules {
+    /// The load that these parts make.
+    pub fn load(&self, parts: &LoadParts) -> Load {
+        let full = self.high_water.saturating_add(1);
+        if parts.memory >= self.memory_full || parts.disk >= self.disk_full {
+            return full;
+        }
+        let alone = self.weights.busiest(parts) * u64::from(self.low_water) / 1_000;
+        let load = self.weights.mean(parts).max(alone).min(u64::from(full)) as Load;
+        match load {
+            load if load <= self.low_water || load == full => load,
+            load => load - (load - self.low_water) % self.near.max(1),
+        }
     }
 }
 
@@ -230,14 +295,94 @@ mod tests {
         assert_eq!(late.to, NodeId(0));
     }
 
+    fn load(parts: LoadParts) -> Load {
+        LoadRules::default().load(&parts)
+    }
+
     #[test]
-    fn a_full_part_weighs_as_much_as_it_was_given() {
-        let weights = LoadWeights { cpu: 1, ..LoadWeights::default() };
-        assert_eq!(weights.load(&LoadParts::default()), 0);
-        let only_cpu = LoadWeights { cpu: 1, io_wait: 0, memory: 0, disk: 0, fetches: 0, mailbox: 0, load_average: 0 };
-        assert_eq!(only_cpu.load(&LoadParts { cpu: 770, memory: 1_000, ..LoadParts::default() }), 770);
-        let none = LoadWeights { cpu: 0, ..only_cpu };
-        assert_eq!(none.load(&LoadParts { cpu: 770, ..LoadParts::default() }), 0);
+    fn a_node_without_memory_or_disk_is_full_whatever_else_it_has() {
+        let RouteRules { low_water, high_water, .. } = RouteRules::default();
+        assert_eq!(load(LoadParts { memory: 950, ..LoadParts::default() }), high_water + 1);
+        assert_eq!(load(LoadParts { disk: 980, ..LoadParts::default() }), high_water + 1);
+        assert!(load(LoadParts { memory: 949, disk: 979, ..LoadParts::default() }) < low_water);
+    }
+
+    #[test]
+    fn one_kind_of_work_alone_is_shared_and_never_refused() {
+        let RouteRules { low_water, high_water, .. } = RouteRules::default();
+        for parts in [
+            LoadParts { cpu: 1_000, ..LoadParts::default() },
+            LoadParts { cpu: 300, io_wait: 700, ..LoadParts::default() },
+            LoadParts { io_wait: 1_000, ..LoadParts::default() },
+            LoadParts { fetches: 1_000, ..LoadParts::default() },
+            LoadParts { mailbox: 2_000, ..LoadParts::default() },
+            LoadParts { load_average: u32::MAX, ..LoadParts::default() },
+        ] {
+            assert_eq!(load(parts), low_water, "{parts:?}");
+        }
+        let healthy =
+            LoadParts { cpu: 1_000, fetches: 700, load_average: 1_000, memory: 500, disk: 500, ..LoadParts::default() };
+        assert_eq!(load(healthy), 600, "645, in steps");
+        let exactly = LoadRules { near: 0, ..LoadRules::default() };
+        assert_eq!(exactly.load(&healthy), 645);
+        assert!((low_water..high_water).contains(&load(healthy)));
+        assert_eq!(load(LoadParts::default()), 0);
+    }
+
+    #[test]
+    fn a_node_with_all_hands_full_refuses() {
+        let RouteRules { high_water, .. } = RouteRules::default();
+        let full = LoadParts {
+            cpu: 1_000,
+            fetches: 1_000,
+            load_average: 2_000,
+            memory: 900,
+            disk: 500,
+            ..LoadParts::default()
+        };
+        assert!(load(full) > high_water, "{}", load(full));
+        let more = LoadParts { mailbox: 2_000, ..full };
+        assert_eq!(load(more), high_water + 1, "full is full");
+        let waits = LoadParts { cpu: 100, io_wait: 900, mailbox: 2_000, ..full };
+        assert!(load(waits) > high_water, "{}", load(waits));
+    }
+
+    #[test]
+    fn two_full_nodes_do_not_hand_a_batch_to_and_fro() {
+        let mine = load(LoadParts { memory: 1_000, cpu: 1_000, fetches: 1_000, ..LoadParts::default() });
+        let mut router = router(mine, &[(1, 300), (2, 320)]);
+        router.refused(1, NodeId(1));
+        router.refused(1, NodeId(2));
+        for seed in 0..32 {
+            assert_eq!(choose(&router, seed), NodeId(0), "whoever refused is not asked again");
+        }
+    }
+
+    #[test]
+    fn nodes_of_one_machine_keep_what_they_own() {
+        let busy = |fetches| LoadParts {
+            cpu: 1_000,
+            load_average: 1_500,
+            memory: 400,
+            disk: 400,
+            fetches,
+            ..LoadParts::default()
+        };
+        let (mine, other) = (load(busy(600)), load(busy(450)));
+        assert!(mine >= RouteRules::default().low_water, "{mine}");
+        assert_eq!(choose(&router(mine, &[(1, other)]), 1), NodeId(0), "{mine} and {other}");
+        let idle = load(busy(0));
+        assert_eq!(choose(&router(load(busy(1_000)), &[(1, idle)]), 1), NodeId(1), "a real difference counts");
+    }
+
+    #[test]
+    fn a_part_weighs_as_much_as_it_was_given() {
+        let none = LoadWeights { cpu: 0, io_wait: 0, memory: 0, disk: 0, fetches: 0, mailbox: 0, load_average: 0 };
+        let only_cpu = LoadRules { weights: LoadWeights { cpu: 1, ..none }, near: 1, ..LoadRules::default() };
+        assert_eq!(only_cpu.load(&LoadParts { cpu: 770, memory: 900, fetches: 1_000, ..LoadParts::default() }), 770);
+        let nothing = LoadRules { weights: none, ..LoadRules::default() };
+        assert_eq!(nothing.load(&LoadParts { cpu: 770, ..LoadParts::default() }), 0);
+        assert_eq!(nothing.load(&LoadParts { memory: 1_000, ..LoadParts::default() }), nothing.high_water + 1);
     }
 
     proptest! {

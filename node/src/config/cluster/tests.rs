@@ -25,6 +25,8 @@ fn a_good_section_becomes_the_rules_of_a_node() {
     config.operators = vec![IDS[3].to_owned()];
     config.peers[1].weight = 5;
     config.lease.duration_s = 60;
+    config.wire_version_max = Some(3);
+    (config.load.cpu, config.load.memory_full_percent, config.load.high_water) = (9, 70, 900);
     let identity = Identity::generate();
     config.peers.push(PeerConfig { id: identity.peer().to_string(), addresses: vec![], weight: 7 });
     config.voters = IDS[..3].iter().map(|id| (*id).to_owned()).collect();
@@ -35,8 +37,12 @@ fn a_good_section_becomes_the_rules_of_a_node() {
     assert_eq!((rules.weight, rules.peers.len(), rules.peers[1].1), (7, 3, 5));
     assert_eq!((rules.lease.duration, rules.fetch_timeout), (60 * SECOND, 30 * SECOND));
     assert_eq!(rules.voters, IDS[..3].iter().map(|id| node_of(&id.parse().unwrap())).collect::<Vec<_>>());
+    assert_eq!((rules.route.low_water, rules.route.high_water), (500, 900));
+    let load = cluster.load();
+    assert_eq!((load.weights.cpu, load.weights.fetches, load.memory_full, load.high_water), (9, 3, 700, 900));
     let settings = cluster.settings(identity.clone(), SwarmKey::generate()).unwrap();
     assert_eq!((settings.peers.len(), settings.stranger), (5, None));
+    assert_eq!(settings.versions.newest, 3);
     assert_eq!(settings.peers.iter().filter(|peer| peer.role == Role::Operator).count(), 1);
 }
 
@@ -48,12 +54,13 @@ fn numbers_left_out_are_those_of_the_cores() {
     let rules = config.understand(30_000).unwrap().rules(&identity, 1).unwrap();
     let plain = ClusterRules::new(rules.cluster, rules.me, 1, rules.peers.clone(), rules.voters.clone());
     assert_eq!(format!("{rules:?}"), format!("{plain:?}"));
+    assert_eq!(config.understand(30_000).unwrap().load(), LoadRules::default());
 }
 
 #[test]
 fn every_mistake_is_named_with_what_to_do() {
     type Break = fn(&mut ClusterConfig);
-    let wrong: [(Break, &str, &str); 23] = [
+    let wrong: [(Break, &str, &str); 33] = [
         (|c| c.id = String::new(), "cluster.id", "the same on every node"),
         (|c| c.id = "two words".into(), "cluster.id", "1 to 64"),
         (|c| c.peers[1].id = "nobody".into(), "cluster.peers[1].id", "orbweaver keygen"),
@@ -84,6 +91,8 @@ fn every_mistake_is_named_with_what_to_do() {
             "cluster.viewers[0]",
             "is already cluster.operators[0]",
         ),
+        (|c| c.wire_version_max = Some(0), "cluster.wire_version_max", "leave it out for the newest"),
+        (|c| c.wire_version_max = Some(u16::MAX), "cluster.wire_version_max", "leave it out for the newest"),
         (|c| c.replicas = 0, "cluster.replicas", "between 1 and 7"),
         (|c| c.write_quorum = 4, "cluster.write_quorum", "raise cluster.replicas"),
         (|c| c.content_copies = 3, "cluster.content_copies", "must be 2"),
@@ -91,6 +100,21 @@ fn every_mistake_is_named_with_what_to_do() {
         (|c| c.lease.duration_s = 31, "cluster.lease.duration_s", "at least 32, or the fetch time-out shorter"),
         (|c| c.lease.drift_ppm = 600_000, "cluster.lease.drift_ppm", "below 500000"),
         (|c| c.membership.probe_every_ms = 0, "cluster.membership.probe_every_ms", "between 1 and"),
+        (|c| c.load.mailbox = 1_001, "cluster.load.mailbox", "between 0 and 1000"),
+        (|c| c.load.memory_full_percent = 0, "cluster.load.memory_full_percent", "between 1 and 100"),
+        (|c| c.load.disk_full_percent = 101, "cluster.load.disk_full_percent", "between 1 and 100"),
+        (|c| c.load.high_water = 1_001, "cluster.load.high_water", "between 1 and 1000"),
+        (|c| c.load.low_water = 850, "cluster.load.low_water", "must be below cluster.load.high_water, 850"),
+        (|c| c.load.near = 1_001, "cluster.load.near", "between 0 and 1000"),
+        (|c| c.load.report_age_max_s = 1, "cluster.load.report_age_max_s", "between 6 and 3600"),
+        (
+            |c| {
+                let LoadConfig { cpu, io_wait, memory, disk, fetches, mailbox, load_average, .. } = &mut c.load;
+                [cpu, io_wait, memory, disk, fetches, mailbox, load_average].into_iter().for_each(|weight| *weight = 0);
+            },
+            "cluster.load.cpu",
+            "no node is ever busy",
+        ),
         (|c| c.connections.connections_max = 3, "cluster.connections.connections_max", "at least 14"),
         (|c| c.connections.memory_percent_max = 0, "cluster.connections.memory_percent_max", "between 1 and 100"),
     ];

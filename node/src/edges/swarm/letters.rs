@@ -15,16 +15,13 @@ use super::identity::node_of;
 use super::metrics::Drop;
 use super::outbox::{Lane, Taken};
 use super::refusal::Refusal;
+use super::settings::Pace;
 use super::shared::{Link, Shared};
 use super::streams::{OpenError, Purpose};
 
 /// Wait before a stream is opened again; doubles up to the maximum.
 const REOPEN_MIN: Duration = Duration::from_millis(50);
 const REOPEN_MAX: Duration = Duration::from_secs(5);
-
-/// What is read of one stream in a second: far more than a node has to say, far less than would hinder the others.
-const LETTERS_PER_SECOND: u32 = 20_000;
-const BYTES_PER_SECOND: u32 = 64 << 20;
 
 /// Sends what is in a lane for as long as the peer is one of ours. Ends only when it is aborted.
 pub(super) async fn send(shared: Arc<Shared>, link: Arc<Link>, lane: Lane) {
@@ -125,7 +122,7 @@ pub(super) async fn receive(shared: Arc<Shared>, peer: PeerId, mut stream: Strea
     shared.link_to(peer).agreed(version);
     let sender = node_of(&peer);
     let mut reader = FrameReader::new(stream, LETTER_BYTES_MAX, shared.times.frame);
-    let mut pace = Pace::new(Instant::now());
+    let mut purse = Purse::new(shared.pace, Instant::now());
     loop {
         let frame = match reader.next().await {
             Ok(Some(frame)) => frame,
@@ -152,8 +149,22 @@ pub(super) async fn receive(shared: Arc<Shared>, peer: PeerId, mut stream: Strea
                 return;
             }
         }
-        if let Some(until) = pace.spend(frame.len(), Instant::now()) {
+        let now = Instant::now();
+        if let Some(until) = purse.spend(frame.len(), now) {
             shared.metrics.throttled.inc();
+            match purse.flooded_for(now) {
+                Some(Duration::ZERO) => {
+                    let detail =
+                        format_args!("more than {} letters a second, it is read no faster", shared.pace.letters);
+                    shared.complain(&peer, Refusal::Flood, &detail);
+                }
+                Some(time) if time > shared.pace.patience => {
+                    let detail =
+                        format!("more than {} letters a second, for {} s", shared.pace.letters, time.as_secs());
+                    return shared.cut(peer, Refusal::Flood, &detail).await;
+                }
+                _ => {}
+            }
             tokio::time::sleep_until(until).await;
         }
         // Frames that are already in memory would be read without a pause.
@@ -161,26 +172,42 @@ pub(super) async fn receive(shared: Arc<Shared>, peer: PeerId, mut stream: Strea
     }
 }
 
-/// How fast a stream is read: what is over the rate must wait, and through the window of its stream so must its sender.
-struct Pace {
-    /// What was read would have taken until then at the highest rate.
-    paid_until: Instant,
+/// What a stream may still say: what is over the pace must wait, and through the window of its stream so must its sender.
+struct Purse {
+    pace: Pace,
+    /// What was read would have taken until then at the highest rate, by its number and by its size.
+    letters_until: Instant,
+    bytes_until: Instant,
+    /// Since when there were too many letters, without a pause.
+    flooded_since: Option<Instant>,
 }
 
-impl Pace {
+impl Purse {
     /// What a peer may send at once, in time at the highest rate.
     const BURST: Duration = Duration::from_secs(1);
 
-    fn new(now: Instant) -> Pace {
-        Pace { paid_until: now }
+    fn new(pace: Pace, now: Instant) -> Purse {
+        Purse { pace, letters_until: now, bytes_until: now, flooded_since: None }
     }
 
     /// Counts a letter. Returns until when to wait before the next is read, if it is too early.
     fn spend(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
-        let by_number = Duration::from_secs(1) / LETTERS_PER_SECOND;
-        let by_size = Duration::from_secs(1).mul_f64(bytes as f64 / f64::from(BYTES_PER_SECOND));
-        self.paid_until = self.paid_until.max(now) + by_number.max(by_size);
-        (self.paid_until > now + Self::BURST).then(|| self.paid_until - Self::BURST)
+        if self.letters_until <= now {
+            self.flooded_since = None;
+        }
+        self.letters_until = self.letters_until.max(now) + Duration::from_secs(1) / self.pace.letters;
+        let by_size = Duration::from_secs(1).mul_f64(bytes as f64 / f64::from(self.pace.bytes));
+        self.bytes_until = self.bytes_until.max(now) + by_size;
+        if self.letters_until > now + Self::BURST {
+            self.flooded_since.get_or_insert(now);
+        }
+        let paid_until = self.letters_until.max(self.bytes_until);
+        (paid_until > now + Self::BURST).then(|| paid_until - Self::BURST)
+    }
+
+    /// For how long there have been too many letters; zero when it begins.
+    fn flooded_for(&self, now: Instant) -> Option<Duration> {
+        self.flooded_since.map(|since| now - since)
     }
 }
 
@@ -204,7 +231,8 @@ mod tests {
         let hello = Hello { cluster: ClusterId(1), versions: Versions::default() };
         let roster = Arc::new(Roster::new(PeerId::random(), None));
         let metrics = SwarmMetrics::default();
-        let shared = Shared::new(hello, Times::default(), roster, Doors::closed(), metrics.clone(), commands);
+        let shared =
+            Shared::new(hello, Times::default(), Pace::default(), roster, Doors::closed(), metrics.clone(), commands);
         let message = Message::PutDone { op: Op { boot: 1, number: 1 } };
         let letter = Letter { cluster: 1, from: NodeId(1), boot: 1, clock: 1, message };
         let letters = || {
@@ -221,18 +249,42 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_is_read_no_faster_than_its_pace() {
-        let start = Instant::now();
-        let mut pace = Pace::new(start);
-        let letters = LETTERS_PER_SECOND * 3;
-        for _ in 0..letters {
-            if let Some(until) = pace.spend(100, Instant::now()) {
+        let (start, pace) = (Instant::now(), Pace::default());
+        let mut purse = Purse::new(pace, start);
+        for _ in 0..pace.letters * 3 {
+            if let Some(until) = purse.spend(100, Instant::now()) {
                 tokio::time::sleep_until(until).await;
             }
         }
         let took = start.elapsed();
         assert!(took >= Duration::from_millis(1_990) && took <= Duration::from_millis(2_100), "{took:?}");
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(pace.spend(BYTES_PER_SECOND as usize, Instant::now()), None, "one second's worth at once");
-        assert!(pace.spend(1 << 20, Instant::now()).is_some());
+        assert_eq!(purse.spend(pace.bytes as usize, Instant::now()), None, "one second's worth at once");
+        assert!(purse.spend(1 << 20, Instant::now()).is_some());
+        assert_eq!(purse.flooded_for(Instant::now()), None, "many bytes are no flood of letters");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_one_until_its_sender_pauses() {
+        let pace = Pace { letters: 100, ..Pace::default() };
+        let mut purse = Purse::new(pace, Instant::now());
+        let mut say = async |count: u32| {
+            let mut longest = None;
+            for _ in 0..count {
+                let now = Instant::now();
+                if let Some(until) = purse.spend(10, now) {
+                    longest = longest.max(purse.flooded_for(now));
+                    tokio::time::sleep_until(until).await;
+                }
+            }
+            longest
+        };
+        assert_eq!(say(pace.letters).await, None, "what comes at once for a second is read at once");
+        assert_eq!(say(1).await, Some(Duration::ZERO));
+        let longest = say(500).await.unwrap();
+        assert!(longest >= Duration::from_millis(4_900), "{longest:?}");
+        tokio::time::advance(Purse::BURST).await;
+        assert_eq!(say(pace.letters).await, None, "it paused");
+        assert_eq!(say(1).await, Some(Duration::ZERO));
     }
 }

@@ -45,7 +45,6 @@ use std::time::Duration;
 use libp2p::{Multiaddr, PeerId};
 use proto::cluster::message::Letter;
 use proto::id::NodeId;
-use proto::wire::WIRE_VERSION;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -143,7 +142,7 @@ impl Swarm {
         let swarm = libp2p::Swarm::new(transport, behaviour, me, config);
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let hello = Hello { cluster: settings.cluster, versions: settings.versions };
-        let shared = Arc::new(Shared::new(hello, settings.times, roster, doors, metrics, sender));
+        let shared = Arc::new(Shared::new(hello, settings.times, settings.pace, roster, doors, metrics, sender));
         let mut runner = Runner::new(swarm, Arc::clone(&shared), commands, &settings);
         let addresses = runner.listen(&settings.listen).await?;
         Ok(Swarm { shared, addresses, task: tokio::spawn(runner.run()) })
@@ -244,7 +243,7 @@ pub enum BulkError {
 
 impl Network for Swarm {
     fn oldest_spoken(&self) -> u16 {
-        self.nodes().iter().filter_map(|peer| peer.version).min().unwrap_or(WIRE_VERSION)
+        self.nodes().iter().filter_map(|peer| peer.version).min().unwrap_or(self.shared.hello.versions.newest)
     }
 
     fn send(&self, to: NodeId, letter: Letter) {

@@ -48,6 +48,8 @@ pub enum Refusal {
     Connections,
     /// Too many streams.
     Streams,
+    /// Says more than anybody has to say: it is held back, and cut off if it goes on.
+    Flood,
     /// Too little memory is left for another connection.
     Memory,
     /// It was cut off a short while ago.
@@ -72,6 +74,7 @@ impl Refusal {
             Refusal::Role => "role",
             Refusal::Connections => "connections",
             Refusal::Streams => "streams",
+            Refusal::Flood => "flood",
             Refusal::Memory => "memory",
             Refusal::Penalty => "penalty",
         }
@@ -85,6 +88,12 @@ impl Refusal {
             Refusal::Impostor => "correct the address or the peer id in the configuration",
             Refusal::Cluster => "give both the same cluster.id",
             Refusal::Version => "update the older of the two",
+            Refusal::Flood => {
+                "if it is one of ours, see what it says so often (metric swarm_letters_in); it is read slowly, and cut off if it goes on"
+            }
+            Refusal::Memory => {
+                "it may try again; give this node more memory, or raise cluster.connections.memory_percent_max"
+            }
             _ => "it is cut off for a while",
         }
     }

@@ -47,6 +47,8 @@ pub struct Settings {
     pub mdns: bool,
     /// Bounds on connections.
     pub limits: Limits,
+    /// How fast streams of letters are read.
+    pub pace: Pace,
     /// How long what may take.
     pub times: Times,
     /// Chance in waits is drawn from it.
@@ -67,6 +69,7 @@ impl Settings {
             stranger: None,
             mdns: false,
             limits: Limits::default(),
+            pace: Pace::default(),
             times: Times::default(),
             seed,
         }
@@ -89,6 +92,24 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits { connections_max: 256, per_peer_max: 4, pending_max: 64, memory_percent_max: 80 }
+    }
+}
+
+/// How fast a stream of letters is read: far more than a node has to say, far less than would hinder the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Letters in a second.
+    pub letters: u32,
+    /// Bytes in a second.
+    pub bytes: u32,
+    /// Who says more letters than that for so long without a pause is cut off. Not so who says more bytes: slots that are brought over
+    /// come as fast as they are taken.
+    pub patience: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace { letters: 20_000, bytes: 64 << 20, patience: Duration::from_secs(30) }
     }
 }
 

@@ -16,7 +16,7 @@ use super::metrics::SwarmMetrics;
 use super::outbox::{LANES, Lane, Outbox};
 use super::refusal::{Quiet, Refusal};
 use super::roster::{Role, Roster};
-use super::settings::{Doors, Times};
+use super::settings::{Doors, Pace, Times};
 use super::streams::{OpenError, Purpose};
 
 /// What the event loop is asked to do.
@@ -90,6 +90,7 @@ impl Link {
 pub(super) struct Shared {
     pub(super) hello: Hello,
     pub(super) times: Times,
+    pub(super) pace: Pace,
     pub(super) roster: Arc<Roster>,
     pub(super) doors: Doors,
     pub(super) metrics: SwarmMetrics,
@@ -102,12 +103,23 @@ impl Shared {
     pub(super) fn new(
         hello: Hello,
         times: Times,
+        pace: Pace,
         roster: Arc<Roster>,
         doors: Doors,
         metrics: SwarmMetrics,
         commands: mpsc::Sender<Command>,
     ) -> Shared {
-        Shared { hello, times, roster, doors, metrics, commands, quiet: Quiet::default(), links: Mutex::default() }
+        Shared {
+            hello,
+            times,
+            pace,
+            roster,
+            doors,
+            metrics,
+            commands,
+            quiet: Quiet::default(),
+            links: Mutex::default(),
+        }
     }
 
     pub(super) fn cluster(&self) -> ClusterId {

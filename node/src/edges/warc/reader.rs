@@ -151,13 +151,15 @@ impl Iterator for WarcReader {
 pub struct WarcArchive {
     dir: PathBuf,
     segments: BTreeMap<u32, PathBuf>,
+    /// The segment that was read last: what is read next mostly lies beside it.
+    open: Option<(u32, PathBuf, File)>,
 }
 
 impl WarcArchive {
     /// Names the archive in `dir`; nothing is read yet.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), segments: BTreeMap::new() }
+        Self { dir: dir.to_owned(), segments: BTreeMap::new(), open: None }
     }
 
     /// Reads the first record of the capture at `position`: the `response` or `revisit`.
@@ -205,19 +207,28 @@ impl WarcArchive {
 
     /// Reads the members of a capture as they are on disk.
     fn load(&mut self, position: WarcPosition) -> Result<(PathBuf, Vec<u8>), WarcError> {
-        if !self.segments.get(&position.segment).is_some_and(|path| path.exists()) {
-            self.segments = segments(&self.dir)?;
-        }
-        let missing = || WarcError::SegmentMissing { dir: self.dir.clone(), segment: position.segment };
-        let path = self.segments.get(&position.segment).ok_or_else(missing)?.clone();
-        let file = File::open(&path).map_err(WarcError::io("open", &path))?;
+        let (path, file) = match self.open.take_if(|(serial, ..)| *serial == position.segment) {
+            Some((_, path, file)) => (path, file),
+            None => self.open(position.segment)?,
+        };
         let length_bytes = file.metadata().map_err(WarcError::io("read the length of", &path))?.len();
         if length_bytes.saturating_sub(position.offset) < u64::from(position.length) {
             return Err(WarcError::Torn { path, offset: position.offset });
         }
         let mut members = vec![0; position.length as usize];
         file.read_exact_at(&mut members, position.offset).map_err(WarcError::io("read", &path))?;
+        self.open = Some((position.segment, path.clone(), file));
         Ok((path, members))
+    }
+
+    fn open(&mut self, serial: u32) -> Result<(PathBuf, File), WarcError> {
+        if !self.segments.get(&serial).is_some_and(|path| path.exists()) {
+            self.segments = segments(&self.dir)?;
+        }
+        let missing = || WarcError::SegmentMissing { dir: self.dir.clone(), segment: serial };
+        let path = self.segments.get(&serial).ok_or_else(missing)?.clone();
+        let file = File::open(&path).map_err(WarcError::io("open", &path))?;
+        Ok((path, file))
     }
 }
 

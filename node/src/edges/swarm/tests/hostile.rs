@@ -20,9 +20,30 @@ use super::super::identity::Identity;
 use super::super::key::SwarmKey;
 use super::super::refusal::Refusal;
 use super::super::roster::Role;
-use super::super::settings::Settings;
+use super::super::settings::{Pace, Settings};
 use super::super::streams::Purpose;
 use super::support::*;
+
+/// Every reason that there is.
+const REASONS: [Refusal; 17] = [
+    Refusal::Handshake,
+    Refusal::HalfOpen,
+    Refusal::Stranger,
+    Refusal::Impostor,
+    Refusal::Cluster,
+    Refusal::Version,
+    Refusal::Garbage,
+    Refusal::Oversize,
+    Refusal::Slow,
+    Refusal::Silent,
+    Refusal::Forged,
+    Refusal::Role,
+    Refusal::Connections,
+    Refusal::Streams,
+    Refusal::Flood,
+    Refusal::Memory,
+    Refusal::Penalty,
+];
 
 /// Two honest nodes. `guest` is on the roster of the first.
 struct Scene {
@@ -74,16 +95,21 @@ impl Scene {
         SocketAddr::from(([127, 0, 0, 1], self.target.port()))
     }
 
-    /// The honest two still talk, and never stopped.
+    /// The honest two still talk, and never stopped; and the log was told of each reason once.
     async fn undisturbed(&self) {
         self.said.set(self.said.get() + 1);
         talk(&self.target, &self.friend, self.said.get()).await;
         assert_eq!(self.friend.swarm.metrics().disconnected.get(), 0, "their connection broke");
+        let reasons: Vec<&str> =
+            REASONS.into_iter().filter(|why| self.target.refusals(*why) > 0).map(Refusal::name).collect();
+        let lines = self.target.swarm.metrics().complaints.get();
+        assert!(lines <= reasons.len() as u64, "{lines} lines in the log of one guest, for {reasons:?}");
     }
 
     /// The target refused, said so once, and nobody else noticed.
     async fn refused(&self, why: Refusal, times: u64) {
         eventually(why.name(), || self.target.refusals(why) >= times).await;
+        assert!(self.target.swarm.metrics().complaints.get() >= 1, "it is logged");
         self.undisturbed().await;
     }
 }
@@ -198,15 +224,15 @@ async fn a_flood_of_connections() {
     drop(held);
 }
 
-async fn send_frame(stream: &mut Stream, content: &[u8]) {
+/// Whether it could be said.
+async fn send_frame(stream: &mut Stream, content: &[u8]) -> bool {
     let mut bytes = Vec::new();
     frame::append(&mut bytes, |out| {
         out.extend_from_slice(content);
         Ok::<(), ()>(())
     })
     .unwrap();
-    let _ = stream.write_all(&bytes).await;
-    let _ = stream.flush().await;
+    stream.write_all(&bytes).await.is_ok() && stream.flush().await.is_ok()
 }
 
 #[tokio::test]
@@ -315,25 +341,55 @@ async fn a_flood_of_streams() {
 
 #[tokio::test]
 async fn a_flood_of_letters() {
-    let scene = Scene::new().await;
-    let guest = TestNode::start(scene.rogue(&scene.guest)).await;
-    talk(&guest, &scene.target, 60).await;
-    // What is not read waits in the sender's own queue, and is dropped there.
+    // So few that every machine can say more, and so many that the honest two do not come near.
+    let pace = Pace { letters: 200, patience: Duration::from_secs(2), ..Pace::default() };
+    let scene = Scene::with(|settings| settings.pace = pace).await;
+    let guest = scene.guest().await;
+    let mut stream = scene.agreed_stream(&guest).await;
+    let letter = Letter { cluster: CLUSTER.0, from: guest.node(), boot: 1, clock: 1, message: data(7) };
+    let mut content = Vec::new();
+    Sealed::new(&letter).unwrap().append_to(WIRE_VERSION, CLUSTER, &mut content);
     let flood = tokio::spawn(async move {
-        let target = guest.swarm.nodes()[0].node;
-        let mut number = 1_000;
-        while guest.swarm.metrics().drops("put_done", super::super::metrics::Drop::Full) < 1_000 {
-            for _ in 0..1_000 {
-                guest.send(target, data(number));
-                number += 1;
-            }
-            tokio::task::yield_now().await;
+        let mut said = 0;
+        // By hand: a swarm of our own drops what is not taken before it is sent. It ends when the stream is cut off.
+        while send_frame(&mut stream, &content).await {
+            said += 1;
         }
-        guest
+        said
     });
-    let guest = flood.await.unwrap();
+    let shown = scene.target.swarm.metrics();
+    eventually("the flood is held back", || shown.throttled.get() >= 1).await;
+    assert_eq!(scene.target.refusals(Refusal::Flood), 1, "it is counted when it begins, and not with each letter");
+    assert_eq!(shown.complaints.get(), 1, "it is logged");
+    while !flood.is_finished() {
+        scene.undisturbed().await; // meanwhile
+    }
+    scene.refused(Refusal::Flood, 2).await;
+    let said = flood.await.unwrap();
+    assert!(said >= u64::from(pace.letters), "{said}");
+    // What was read is the burst, and what the pace lets through until its patience is over and the cut has been made.
+    let read = scene.target.inbox.count("put_done") as u64;
+    assert!(read > u64::from(pace.letters), "{read}");
+    eventually("it is kept out", || {
+        guest.swarm.metrics().disconnected.get() > 0 && scene.target.refusals(Refusal::Penalty) > 0
+    })
+    .await;
     scene.undisturbed().await;
-    drop(guest);
+}
+
+#[tokio::test]
+async fn a_node_without_memory_takes_no_connections() {
+    let scene = Scene::new().await;
+    // It may have no memory at all, and so takes nobody in, and dials nobody.
+    let poor = Identity::generate();
+    let mut starved = settings(&poor, vec![scene.target.as_peer()]);
+    starved.limits.memory_percent_max = 0;
+    let starved = TestNode::start(starved).await;
+    scene.target.swarm.admit(starved.as_peer()).await.unwrap();
+    eventually("it refuses again and again", || starved.refusals(Refusal::Memory) >= 3).await;
+    assert_eq!(starved.swarm.metrics().complaints.get(), 1, "it is logged once");
+    assert!(!starved.sees(&scene.target) && !scene.target.sees(&starved));
+    scene.undisturbed().await;
 }
 
 #[tokio::test]
