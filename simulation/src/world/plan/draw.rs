@@ -57,6 +57,7 @@ pub(super) fn draw(seed: u64) -> Plan {
     if let Some(focus) = focus::of(seed) {
         focus::apply(focus, &mut plan);
     }
+    plan.cluster.robots_ttl_ms = plan.cluster.robots_ttl_ms.max(10 * longest_delay_ms(&plan));
     plan.stays_down = stays_down(seed, &plan);
     plan.sites = sites::draw(seed, &plan);
     plan.calm_phase_ms += turns_of_sites_ms(&plan);
@@ -67,8 +68,12 @@ pub(super) fn draw(seed: u64) -> Plan {
 fn turns_of_sites_ms(plan: &Plan) -> u64 {
     let on = |host: u32| plan.sites.iter().filter(|site| site.hosts.contains(&host)).count() as u64;
     let most = (0..plan.web.hosts).map(on).max().unwrap_or(0);
-    let delay_ms = plan.web.crawl_delay_ms.max(plan.web.long_crawl_delay_ms);
-    most * u64::from(plan.web.pages_per_host + 1) * u64::from(delay_ms)
+    most * u64::from(plan.web.pages_per_host + 1) * longest_delay_ms(plan)
+}
+
+/// The longest delay that a host asks for.
+fn longest_delay_ms(plan: &Plan) -> u64 {
+    u64::from(plan.web.crawl_delay_ms.max(plan.web.long_crawl_delay_ms))
 }
 
 /// With longer leases a voter waits longer after its start, and a lost flight comes back later: that is no fault of who waits.
@@ -111,7 +116,7 @@ fn cluster(seed: u64) -> ClusterPlan {
         forget_after_ms: draw.pick(&[15_000, 600_000, 600_000]),
         crawl_delay_ms: draw.pick(&[200, 500, 1_000]),
         outbox_max: random(seed, Part::Outbox, 0).pick(&[3, 6, 24]),
-        // Short enough that a file is read again while it says something else.
+        // Short enough that a file is read again while it says something else; at hosts with long delays not as short, or every other request would be for it.
         robots_ttl_ms: random(seed, Part::Robots, 0).pick(&[5_000, 20_000, 60_000]),
         clock_rates_ppm,
         weights,

@@ -45,6 +45,14 @@ fn some_clusters_are_of_several_releases() {
 }
 
 #[test]
+fn hosts_with_long_delays_are_not_asked_for_their_rules_all_the_time() {
+    for plan in (0..500).map(Plan::from_seed) {
+        let delay_ms = plan.web.crawl_delay_ms.max(plan.web.long_crawl_delay_ms);
+        assert!(plan.cluster.robots_ttl_ms >= 10 * u64::from(delay_ms), "seed {}", plan.seed);
+    }
+}
+
+#[test]
 fn a_class_that_is_switched_off_takes_nothing_else_with_it() {
     for seed in 0..50 {
         let plan = Plan::from_seed(seed);
