@@ -280,7 +280,7 @@ impl Shared {
         body: Json,
         read: &mut NotesRead,
     ) -> Result<(String, Notes), Failed> {
-        let which = Attribute::read_which(body)?;
+        let which = Attribute::read_deleted(body)?;
         let (crawl, found) = self.attributes(node, swarm, &which, read).await?;
         let key = |attribute: &Attribute| note::key(&crawl, NoteKind::Attribute, &attribute.url_md5, &attribute.name);
         let keys: Vec<UrlKey> = found.iter().map(key).collect();

@@ -379,4 +379,7 @@ fn every_request_that_has_a_value_of_the_wrong_kind_names_its_field() {
     assert_eq!(said(UrlOrder::read(json!({"url": "a", "delayedType": 2})).unwrap_err()).0, "delayedType");
     assert_eq!(said(UrlOrder::read(json!({"url": "a", "urlType": 2})).unwrap_err()).0, "urlType");
     assert_eq!(said(UrlContent::read(json!({"url": "a", "urlType": 2})).unwrap_err()).0, "urlType");
+    assert_eq!(said(SiteDelete::read(json!({"criterions": {}})).unwrap_err()).0, "criterions.WHERE", "never all");
+    let all = json!({"criterions": {"ORDER BY": "id"}, "state": 3});
+    assert_eq!(said(SiteUpdate::read(all).unwrap_err()).0, "criterions.WHERE");
 }
