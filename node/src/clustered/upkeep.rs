@@ -271,8 +271,7 @@ impl Shared {
             }
             told.push((site, corrected, hosts));
         }
-        self.forget_counts().await;
-        let counts = self.list_crawls(node, swarm).await;
+        let counts = self.count_anew(node, swarm).await;
         let by_name = super::site::by_name(&counts);
         let told = told.into_iter().map(|(site, corrected, hosts)| {
             let site = counted(site, &by_name);
