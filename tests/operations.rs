@@ -201,11 +201,11 @@ fn sites(many: usize) -> Vec<Row> {
         ("SITE_DELETE", json!({"criterions": {"ORDER BY": "id"}}), Refused(2000, "criterions.WHERE")),
         // What is done by counts is done by those of now, and not by those that were told a moment ago.
         ("SITE_NEW", json!({"id": "counted", "urls": [ROOT], "state": 3}), Statuses(json!(["counted"]))),
-        ("SITE_STATUS", named("counted"), Has("/collectedURLs", json!(1))),
+        ("SITE_STATUS", named("counted"), Has("/state", json!(3))),
         ("URL_NEW", json!({"siteId": "counted", "url": url("more")}), Statuses(json!([0]))),
         (
             "SITE_DELETE",
-            json!({"criterions": {"WHERE": "id = 'counted' AND collectedURLs = 1"}}),
+            json!({"criterions": {"WHERE": "id = 'counted' AND collectedURLs < 2"}}),
             Statuses(json!([[]])),
         ),
         (
