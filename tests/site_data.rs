@@ -324,7 +324,8 @@ fn files_are_of_every_version_that_was_not_forgotten() {
     let work = tempfile::tempdir().unwrap();
     let server = RawServer::start(|asked| match asked.path {
         "/" => Reply::page(&["/again", "/cleaned"]),
-        "/again" | "/cleaned" => Reply::page(&["/"]),
+        // Each is another page: one that only repeats another has its bytes there.
+        "/again" | "/cleaned" => Reply::page(&["/", asked.path]),
         _ => Reply::status(404),
     });
     let (node, data) = node_alone(work.path());
