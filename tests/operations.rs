@@ -23,6 +23,8 @@ const CONTENTS_MAX: usize = 1_000;
 const PATIENT: [&str; 2] = ["--dcc_timeout", "600000"];
 /// Queries of one path: more than the limits against traps allow.
 const QUERIES: usize = 1_100;
+/// Origins of which sites are made: more than are made at once.
+const ORIGINS: usize = 100;
 /// Proxies that a site may have.
 const PROXIES: usize = 64;
 
@@ -42,13 +44,11 @@ enum Expected {
     Refused(u64, &'static str),
     /// As things stand it fails with this code and word, but for so many of a list, which have status 0.
     Stopped(u64, &'static str, usize),
-    /// It is done.
-    Done,
-    /// It is done as far as nodes answer, and the entry says so.
-    Partly,
+    /// The object has this at this place, as far as nodes answer, and the entry says that some do not.
+    Partly(&'static str, Value),
 }
 
-use Expected::{All, Count, Done, Has, Is, Partly, Refused, Statuses, Stopped};
+use Expected::{All, Count, Has, Is, Partly, Refused, Statuses, Stopped};
 
 type Row = (&'static str, Value, Expected);
 
@@ -58,12 +58,14 @@ type Asks<'a> = dyn Fn(&[&str]) -> Ended + 'a;
 /// What is wrong with the answer to a row.
 fn wrong(asks: &Asks, (operation, body, expected): &Row) -> Option<String> {
     let (mut ended, mut answer) = dc_by(asks, operation, body);
-    // While a node is down and sites are deleted, a slot is nobody's for up to a lease. What it counts is said to be missing then, and is there when it is asked for again.
+    // While a node is down and sites are deleted, a slot is nobody's for up to a lease. What it counts is said to be missing then, and is there when it is asked for again;
+    // what would be done by such counts is not done.
     let is_missing = |answer: &Value| {
-        let said = &answer["itemsList"][0]["errorMessage"];
-        said.as_str().is_some_and(|said| said.contains("what these nodes count is missing"))
+        let item = &answer["itemsList"][0];
+        let said = [&item["errorMessage"], &item["itemObject"]["errorMessage"]];
+        said.iter().any(|said| said.as_str().is_some_and(|said| said.contains("slots are counted")))
     };
-    if *operation == "SITE_FIND" && is_missing(&answer) {
+    if is_missing(&answer) {
         wait_until("what was missing is counted again", || {
             (ended, answer) = dc_by(asks, operation, body);
             !is_missing(&answer)
@@ -85,10 +87,13 @@ fn wrong(asks: &Asks, (operation, body, expected): &Row) -> Option<String> {
                 object["errorCode"] == *code && statuses().iter().filter(|status| **status == 0).count() == *done;
             refused && object["errorMessage"].as_str().is_some_and(|said| said.contains(word))
         }
-        Done => true,
-        Partly => answer["itemsList"][0]["errorCode"] == 1,
+        Partly(pointer, value) => {
+            let item = &answer["itemsList"][0];
+            let says = item["errorCode"] == 1 && item["errorMessage"].as_str().is_some_and(|said| !said.is_empty());
+            says && object.pointer(pointer) == Some(value)
+        }
     };
-    let code = if matches!(expected, Refused(..) | Stopped(..) | Partly) { 1 } else { 0 };
+    let code = if matches!(expected, Refused(..) | Stopped(..) | Partly(..)) { 1 } else { 0 };
     let entries = answer["itemsList"].as_array().map(Vec::len);
     let good = met && ended.code == Some(code) && entries == Some(1);
     let short = |text: String| text.chars().take(500).collect::<String>();
@@ -111,6 +116,11 @@ fn urls(count: usize, of: impl Fn(usize) -> Value) -> Value {
 fn sites(many: usize) -> Vec<Row> {
     let named = |id: &str| json!({"id": id});
     let suspended = |id: &str| json!({"id": id, "urls": [ROOT], "state": 3});
+    let sorted = |first: usize| {
+        let mut ids: Vec<String> = (first..many).map(|n| format!("many-{n}")).collect();
+        ids.sort();
+        json!([ids])
+    };
     let property = |name: &str, value: &str| json!({"id": "x", "properties": [{"name": name, "value": value}]});
     vec![
         ("SITE_NEW", suspended("news"), Statuses(json!(["news"]))),
@@ -130,7 +140,11 @@ fn sites(many: usize) -> Vec<Row> {
             json!({"id": "x", "properties": [{"name": "HTTP_FREQ_LIMITS", "value": {"max": 1, "period": 9_999_999}}]}),
             Refused(2000, "HTTP_FREQ_LIMITS"),
         ),
-        ("SITE_NEW", urls(many, |n| json!({"id": format!("many-{n}"), "state": 2, "userId": 7})), Done),
+        (
+            "SITE_NEW",
+            urls(many, |n| json!({"id": format!("many-{n}"), "state": 2, "userId": 7})),
+            Statuses(urls(many, |n| json!(format!("many-{n}")))),
+        ),
         ("SITE_NEW", urls(many, |n| named(&format!("many-{n}"))), Stopped(2020, "many-0", 0)),
         ("SITE_NEW", json!({"id": "x", "urlType": 2}), Refused(2000, "urlType")),
         ("SITE_NEW", json!({"id": "x", "filters": [{"pattern": "a", "state": 2}]}), Refused(2000, "filters[0].state")),
@@ -177,7 +191,28 @@ fn sites(many: usize) -> Vec<Row> {
         ("SITE_FIND", json!({"criterions": {"WHERE": "categoryId = 4"}}), Count(2)),
         ("SITE_FIND", json!({"criterions": {"WHERE": "userId = 7"}}), Count(10)),
         // Without a LIMIT all are meant that meet a condition, and not as many as are shown.
-        ("SITE_UPDATE", json!({"criterions": {"WHERE": "userId = 7"}, "maxErrors": 6}), Done),
+        (
+            "SITE_UPDATE",
+            json!({"criterions": {"WHERE": "userId = 7", "ORDER BY": "id"}, "maxErrors": 6}),
+            Statuses(sorted(0)),
+        ),
+        // Nobody means all of them by saying nothing.
+        ("SITE_UPDATE", json!({"criterions": {}, "maxErrors": 7}), Refused(2000, "criterions.WHERE")),
+        ("SITE_DELETE", json!({"criterions": {"ORDER BY": "id"}}), Refused(2000, "criterions.WHERE")),
+        // What is done by counts is done by those of now, and not by those that were told a moment ago.
+        ("SITE_NEW", json!({"id": "counted", "urls": [ROOT], "state": 3}), Statuses(json!(["counted"]))),
+        ("SITE_STATUS", named("counted"), Has("/state", json!(3))),
+        ("URL_NEW", json!({"siteId": "counted", "url": url("more")}), Statuses(json!([0]))),
+        (
+            "SITE_DELETE",
+            json!({"criterions": {"WHERE": "id = 'counted' AND collectedURLs < 2"}}),
+            Statuses(json!([[]])),
+        ),
+        (
+            "SITE_DELETE",
+            json!({"criterions": {"WHERE": "id = 'counted' AND collectedURLs = 2"}}),
+            Statuses(json!([["counted"]])),
+        ),
         ("SITE_FIND", json!({"criterions": {"WHERE": "maxErrors = 6", "LIMIT": 5000}}), Count(many)),
         ("SITE_UPDATE", urls(many, |n| json!({"id": format!("many-{n}"), "priority": 5})), All(many, json!(0))),
         ("SITE_FIND", json!({"criterions": {"WHERE": "priority = 5 AND userId = 7", "LIMIT": 5000}}), Count(many)),
@@ -188,7 +223,11 @@ fn sites(many: usize) -> Vec<Row> {
         ("SITE_DELETE", json!({}), Refused(2000, "id")),
         ("SITE_DELETE", json!({"id": "news", "delayedType": 2}), Refused(2000, "delayedType")),
         ("SITE_DELETE", json!([]), Statuses(json!([]))),
-        ("SITE_DELETE", json!({"criterions": {"WHERE": "categoryId = 4"}}), Done),
+        (
+            "SITE_DELETE",
+            json!({"criterions": {"WHERE": "categoryId = 4", "ORDER BY": "id"}}),
+            Statuses(json!([["many-1", "many-2"]])),
+        ),
         ("SITE_DELETE", urls(many - 3, |n| named(&format!("many-{}", n + 3))), All(many - 3, json!(0))),
         ("SITE_FIND", json!({"criterions": {"WHERE": "userId = 7"}}), Is(json!([]))),
     ]
@@ -251,6 +290,23 @@ fn urls_of_sites(many: usize, whole: bool) -> Vec<Row> {
         // More than a thousand queries of one path are a trap, whoever hands them in.
         ("URL_NEW", urls(QUERIES, |n| at(&format!("trap?n={n}"))), Stopped(2000, "path_queries_max", 1_000)),
         ("URL_DELETE", by("url LIKE '%/trap?n=%'"), Statuses(json!([1_000]))),
+        // A URL of the original has criterions as a field that says nothing: that means the URL, and never all of its site.
+        ("URL_NEW", at("alone"), Statuses(json!([0]))),
+        ("URL_DELETE", with(at("alone"), json!({"criterions": {}})), Statuses(json!([0]))),
+        ("URL_DELETE", with(at("page/0"), json!({"criterions": {"WHERE": "1 = 1"}})), Refused(2000, "criterions")),
+        ("URL_CLEANUP", with(at("page/0"), json!({"criterions": {"LIMIT": 5}})), Refused(2000, "criterions")),
+        (
+            "URL_UPDATE",
+            with(at("page/0"), json!({"state": 1, "criterions": {"WHERE": "1 = 1"}})),
+            Refused(2000, "criterions"),
+        ),
+        ("URL_DELETE", json!({"siteId": "news", "criterions": {}}), Refused(2000, "criterions.WHERE")),
+        ("URL_CLEANUP", json!({"siteId": "news", "criterions": {"WHERE": " "}}), Refused(2000, "criterions.WHERE")),
+        (
+            "URL_UPDATE",
+            json!({"siteId": "news", "state": 1, "criterions": {"ORDER BY": "url"}}),
+            Refused(2000, "criterions.WHERE"),
+        ),
         counted(many + 2),
         ("URL_STATUS", all("page"), Count(many)),
         ("URL_STATUS", json!([]), Is(json!([]))),
@@ -388,7 +444,7 @@ fn urls_of_sites(many: usize, whole: bool) -> Vec<Row> {
         (
             "URL_CONTENT",
             json!({"urlFetch": {"sitesList": ["news"], "maxURLs": 2000}, "contentTypeMask": 1}),
-            if many > CONTENTS_MAX { Stopped(2000, "urlFetch", 0) } else { Done },
+            if many > CONTENTS_MAX { Stopped(2000, "urlFetch", 0) } else { Count(many + 2) },
         ),
         (
             "URL_PUT",
@@ -449,6 +505,8 @@ fn urls_of_sites(many: usize, whole: bool) -> Vec<Row> {
         ("SQL_CUSTOM", json!({"query": "DELETE FROM urls"}), Refused(2000, "query")),
         ("SQL_CUSTOM", json!({}), Refused(2000, "query")),
         ("SQL_CUSTOM", json!([]), Refused(2000, "object")),
+        ("SQL_CUSTOM", json!({"query": urls(100, |_| json!("SELECT id FROM sites"))}), Count(100)),
+        ("SQL_CUSTOM", json!({"query": urls(101, |_| json!("SELECT id FROM sites"))}), Refused(2000, "query")),
         ("SQL_CUSTOM", json!({"query": ["SELECT id FROM sites", 7]}), Refused(2000, "query[1]")),
         ("SQL_CUSTOM", json!({"query": "SELECT id FROM sites", "nosuch": 1}), Refused(2000, "nosuch")),
         (
@@ -466,10 +524,41 @@ fn urls_of_sites(many: usize, whole: bool) -> Vec<Row> {
             json!({"siteId": "news", "maxURLs": 40, "urlsCriterions": {"WHERE": "url LIKE '%page/4_' OR url LIKE '%page/5_' OR url LIKE '%page/1_' OR url LIKE '%page/2_'"}}),
             Is(json!([["news", 40]])),
         ),
+        // So many, the first ones in that order, and no others.
+        (
+            "URL_AGE",
+            json!({"siteId": "news", "urlsCriterions": {"WHERE": "url LIKE '%page/_'", "ORDER BY": "url DESC", "LIMIT": 3}}),
+            Is(json!([["news", 3]])),
+        ),
+        ("URL_STATUS", urls(10, |n| at(&format!("page/{n}"))), Count(7)),
+        ("URL_STATUS", at("page/7"), Is(json!([]))),
+        ("URL_AGE", json!({"siteId": "news", "urlsCriterions": {}}), Refused(2000, "criterions.WHERE")),
+        // With a URL that ages its attributes go, also if it comes back.
+        (
+            "URL_NEW",
+            json!({"siteId": "news", "url": url("old"), "attributes": [{"name": "age", "value": "x"}]}),
+            Statuses(json!([0])),
+        ),
+        ("ATTRIBUTE_FETCH", json!({"siteId": "news", "name": "age"}), Count(1)),
+        (
+            "URL_AGE",
+            json!({"siteId": "news", "urlsCriterions": {"WHERE": "url LIKE '%/old'"}}),
+            Is(json!([["news", 1]])),
+        ),
+        ("ATTRIBUTE_FETCH", json!({"siteId": "news", "name": "age"}), Is(json!([]))),
+        ("URL_NEW", at("old"), Statuses(json!([0]))),
+        ("URL_FETCH", about("old", json!(["*"])), Has("/0/attributes", json!([]))),
+        ("URL_DELETE", at("old"), Statuses(json!([0]))),
+        ("URL_NEW", all("aged"), All(many, json!(0))),
+        (
+            "URL_AGE",
+            json!({"siteId": "news", "maxURLs": 5_000, "urlsCriterions": {"WHERE": "url LIKE '%/aged/%'"}}),
+            Is(json!([["news", many]])),
+        ),
         ("URL_AGE", json!({"siteId": "news", "maxURLs": 10_001}), Refused(2000, "maxURLs")),
         ("URL_AGE", json!({"siteId": "nosuch"}), Refused(2020, "nosuch")),
         ("URL_AGE", json!([]), Refused(2000, "object")),
-        counted(many + 2 - 40),
+        counted(many + 2 - 43),
         ("URL_DELETE", at("more"), Statuses(json!([0]))),
         ("URL_DELETE", at("more"), Refused(2020, "no such URL")),
         ("ATTRIBUTE_FETCH", json!({"siteId": "news", "name": "colour"}), Is(json!([]))),
@@ -479,19 +568,24 @@ fn urls_of_sites(many: usize, whole: bool) -> Vec<Row> {
         ("URL_DELETE", json!([]), Statuses(json!([]))),
         ("URL_DELETE", by("url LIKE '%page/3_'"), Statuses(json!([10]))),
         // Some have aged, some are gone, and of the others each is deleted once.
-        ("URL_DELETE", all("page"), Stopped(2020, "no such URL", many - 50)),
+        ("URL_DELETE", all("page"), Stopped(2020, "no such URL", many - 53)),
         ("URL_DELETE", by("url LIKE '%page/%'"), Statuses(json!([0]))),
         counted(1),
         ("URL_PURGE", json!({"siteId": "nosuch"}), Refused(2020, "nosuch")),
         ("URL_PURGE", json!({"siteId": "news", "maxURLs": 0}), Refused(2000, "maxURLs")),
         ("URL_PURGE", json!([]), Refused(2000, "object")),
+        // Of what would have no meaning to them they say so, instead of doing it to others.
+        ("URL_PURGE", json!({"siteId": "news", "urlsCriterions": {"WHERE": "size > 0"}}), Refused(2000, "urlsCriterions")),
+        ("FIELD_RECALCULATE", json!({"siteId": "news", "criterions": {}}), Refused(2000, "urlsCriterions")),
+        ("FIELD_RECALCULATE", json!({"siteId": "news", "maxURLs": 5}), Refused(2000, "maxURLs")),
     ]);
     // Of some things the node that is down may have more.
-    rows.push(("URL_PURGE", json!({"siteId": "news", "maxURLs": 5000}), if whole { Done } else { Partly }));
+    let purged = if whole { Has("/0/0", json!("news")) } else { Partly("", json!([])) };
+    rows.push(("URL_PURGE", json!({"siteId": "news", "maxURLs": 10_000}), purged));
     rows.push((
         "FIELD_RECALCULATE",
         json!({"siteId": "news"}),
-        if whole { Has("/0/corrected", json!(0)) } else { Partly },
+        if whole { Has("/0/corrected", json!(0)) } else { Partly("/0/corrected", json!(0)) },
     ));
     if whole {
         rows.push(("URL_PURGE", json!({"siteId": "news"}), Is(json!([]))));
@@ -532,7 +626,13 @@ fn things_beside(many: usize) -> Vec<Row> {
             json!({"siteId": "news", "criterions": {"WHERE": "name LIKE 'n1%'"}}),
             Statuses(json!([true])),
         ),
-        ("ATTRIBUTE_DELETE", urls(many, |n| json!({"siteId": "news", "name": format!("n{n}")})), Done),
+        ("ATTRIBUTE_DELETE", json!({"siteId": "news"}), Refused(2000, "name")),
+        ("ATTRIBUTE_DELETE", json!({"siteId": "news", "criterions": {}}), Refused(2000, "criterions.WHERE")),
+        (
+            "ATTRIBUTE_DELETE",
+            urls(many, |n| json!({"siteId": "news", "name": format!("n{n}")})),
+            Statuses(urls(many, |n| json!(!n.to_string().starts_with('1')))),
+        ),
         ("ATTRIBUTE_FETCH", json!({"siteId": "news"}), Count(2)),
         ("ATTRIBUTE_DELETE", json!({"siteId": "news", "name": "n1"}), Statuses(json!([false]))),
         ("ATTRIBUTE_DELETE", json!({"siteId": "news", "name": "x".repeat(33)}), Refused(2000, "name")),
@@ -594,6 +694,29 @@ fn things_beside(many: usize) -> Vec<Row> {
         ("SITE_CLEANUP", json!({"id": "news", "state": 3, "saveRootUrls": 0, "moveURLs": 0}), Statuses(json!([0]))),
         ("URL_FETCH", json!({"sitesList": ["news"]}), Count(0)),
         ("SITE_DELETE", json!({"id": "news"}), Statuses(json!([0]))),
+        // What happens to URLs is told of a site that has it written down.
+        (
+            "SITE_NEW",
+            json!({"id": "logged", "urls": [ROOT], "state": 3, "properties": [{"name": "STATS_LOG_ENABLED", "value": 1}]}),
+            Statuses(json!(["logged"])),
+        ),
+        ("URL_NEW", json!({"siteId": "logged", "url": url("x")}), Statuses(json!([0]))),
+        ("URL_UPDATE", json!({"siteId": "logged", "url": url("x"), "state": 1}), Statuses(json!([0]))),
+        ("URL_HISTORY", json!({"siteId": "logged", "url": url("x")}), Has("/0/logRows/1/opCode", json!(20))),
+        ("URL_STATS", json!({"siteId": "logged", "url": url("x")}), Has("/0/freqRows/FIns", json!(1))),
+        ("SITE_DELETE", json!({"id": "logged"}), Statuses(json!([0]))),
+        // Sites of origins that nobody knew are made for the URLs that need them, two for each.
+        (
+            "URL_NEW",
+            urls(2 * ORIGINS, |n| json!({"url": format!("http://127.1.0.{}:1/{n}", n / 2 + 1), "siteSelect": 1})),
+            All(2 * ORIGINS, json!(0)),
+        ),
+        ("SITE_FIND", json!({"url": "http://127.1.0.", "criterions": {"LIMIT": 1_000}}), Count(ORIGINS)),
+        (
+            "SITE_DELETE",
+            urls(ORIGINS, |n| json!({"id": md5_hex(&format!("http://127.1.0.{}:1/", n + 1))})),
+            All(ORIGINS, json!(0)),
+        ),
     ]
 }
 

@@ -195,7 +195,7 @@ fn filters_and_hours_of_a_site_hold_while_it_is_crawled() {
 
     // What no counter keeps is measured when it is asked for; a URL tells what its site says.
     let plain = site(data, "news");
-    assert_eq!((&plain["avgSpeedCounter"], &plain["tcDateProcess"]), (&json!(0), &Value::Null));
+    assert_eq!((&plain["avgSpeedCounter"], &plain["tcDateProcess"]), (&Value::Null, &Value::Null));
     let measured = done(data, "SITE_STATUS", &json!({"id": "news", "measure": 1}));
     let text = "SELECT COUNT(url), SUM(size), SUM(crawlingTime) FROM urls WHERE siteId = 'news' AND crawlingTime > 0 AND size > 0";
     let sums = done(data, "SQL_CUSTOM", &json!({"query": text}))["rows"][0].clone();
@@ -397,6 +397,64 @@ fn links_of_a_batch_are_crawled_as_often_as_it_says() {
     assert_eq!((found, &batch["errorMask"]), (urls(&["/", "/a"]), &json!(1u64 << 42)));
     assert_eq!(crawled(json!({"maxIterations": 9})).0, urls(&["/", "/a", "/b", "/c"]));
     assert!(!server.pages().iter().any(|path| path == "/private"));
+}
+
+#[test]
+fn a_batch_goes_by_the_proxies_the_hours_and_the_filters_of_its_sites() {
+    let server = RawServer::start(|asked| match asked.path {
+        "/one" | "/two" => Reply::page(&["/x"]),
+        "/secret" | "/open" => Reply::page(&[format!("{}-link", asked.path)]),
+        "/to-login" => Reply::redirect("/login"),
+        "/away" => Reply::redirect("http://127.0.0.2:1/"),
+        _ => Reply::status(404),
+    });
+    let proxy = RawServer::start(|asked| match asked.path {
+        path if path.ends_with("/far") => Reply::page(&["/y"]),
+        _ => Reply::status(404),
+    });
+    let item = |id: &str, path: &str, more: Value| {
+        let mut site = json!({"id": id, "requestDelay": 1});
+        site.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"siteId": id, "siteObj": site, "urlObj": {"url": server.url(path)}})
+    };
+    let limits = |limits: Value| json!({"properties": [{"name": "HTTP_FREQ_LIMITS", "value": limits.to_string()}]});
+    let closed =
+        limits(json!([{"from": "00:00", "to": "12:00", "max": 0}, {"from": "12:00", "to": "00:00", "max": 0}]));
+    let seldom = limits(json!({"max": 1, "period": 86_400}));
+    let through = |host: String| json!({"proxies": [{"host": host}]});
+    let no_login = json!({"filters": [{"pattern": "/login", "stage": 8, "action": -1}]});
+    let (ended, crawled) = crawl_batch(&json!({"items": [
+        item("seldom", "/one", seldom.clone()),
+        item("seldom", "/two", seldom),
+        item("dead", "/dead", through("127.0.0.1:1".to_owned())),
+        item("far", "/far", through(proxy.address().to_string())),
+        item("closed", "/closed", closed),
+        item("login", "/to-login", no_login),
+        item("away", "/away", json!({})),
+    ]}));
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let told = crawled["items"].as_array().cloned().unwrap_or_default();
+    let told: Vec<(u64, u64, u64)> = told
+        .iter()
+        .map(|item| {
+            let number = |name: &str| item["urlObj"][name].as_u64().unwrap_or(0);
+            (number("status"), number("httpCode"), number("errorMask"))
+        })
+        .collect();
+    let bit = |bit: u64| 1u64 << bit;
+    let expected =
+        [(4, 200, 0), (1, 0, bit(49)), (4, 0, bit(47)), (4, 200, 0), (1, 0, bit(49)), (4, 0, bit(54)), (4, 0, bit(54))];
+    assert_eq!(told, expected, "{crawled}");
+    assert!(proxy.head_of(&server.url("/far")).is_some(), "{:?}", proxy.pages());
+    assert_eq!(server.pages(), ["/one", "/to-login", "/away"], "nothing else was asked for directly");
+
+    // Links of a page that the site does not want are not followed.
+    let unwanted =
+        json!({"filters": [{"pattern": "/secret-link", "stage": 1, "subject": "RAW_CONTENT", "action": -1}]});
+    let items = ["/secret", "/open"].map(|path| item("picky", path, unwanted.clone()));
+    let (ended, crawled) = crawl_batch(&json!({"items": items, "maxIterations": 2}));
+    assert_eq!(ended.code, Some(0), "{ended} {crawled}");
+    assert!(server.pages().contains(&"/open-link".to_owned()) && !server.pages().contains(&"/secret-link".to_owned()));
 }
 
 #[test]

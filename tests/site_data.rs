@@ -318,3 +318,47 @@ fn changes_of_proxies_through_all_nodes_at_once_are_all_kept() {
         wait_until("every node has what was changed through all", || told(node) == left);
     }
 }
+
+#[test]
+fn files_are_of_every_version_that_was_not_forgotten() {
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::start(|asked| match asked.path {
+        "/" => Reply::page(&["/again", "/cleaned"]),
+        // Each is another page: one that only repeats another has its bytes there.
+        "/again" | "/cleaned" => Reply::page(&["/", asked.path]),
+        _ => Reply::status(404),
+    });
+    let (node, data) = node_alone(work.path());
+    let data = data.as_str();
+    let named = |path: &str| json!({"siteId": "news", "url": server.url(path)});
+    let crawled = |path: &str| done(data, "URL_STATUS", &named(path))[0]["crawled"].clone();
+    done(data, "SITE_NEW", &json!({"id": "news", "urls": [server.url("/")], "requestDelay": 5}));
+    wait_until("it is crawled", || site(data, "news")["contents"] == 3);
+    done(data, "URL_UPDATE", &json!({"siteId": "news", "url": server.url("/again"), "status": 1}));
+    wait_until("a page is there twice", || crawled("/again") == 2);
+    done(data, "SITE_UPDATE", &json!({"id": "news", "state": 3}));
+    done(data, "URL_CLEANUP", &named("/cleaned"));
+    node.interrupt();
+    assert_eq!(node.wait().code, Some(0));
+
+    let folder = work.path().join("raw");
+    let ended = run(&["export", data, "--format", "files", "--crawl", "news", "--output", folder.to_str().unwrap()]);
+    assert!(ended.code == Some(0) && ended.stdout.contains(" files of 2 URLs"), "{ended}");
+    let bodies = |path: &str| {
+        let md5 = proto::site::md5_hex(&server.url(path));
+        let files = std::fs::read_dir(folder.join("news").join(&md5[..2]).join(&md5[2..]));
+        let names = files.into_iter().flatten().map(|entry| entry.unwrap().path());
+        let bodies: Vec<String> = names
+            .filter(|path| path.extension().is_some_and(|ending| ending == "bin"))
+            .map(|path| std::fs::read_to_string(path).unwrap())
+            .collect();
+        bodies
+    };
+    let again = bodies("/again");
+    assert!((1..=2).contains(&again.len()) && again.iter().all(|body| body.contains("href=\"/\"")), "{again:?}");
+    assert_eq!(bodies("/cleaned"), Vec::<String>::new(), "what was forgotten stays so");
+    let rows = run(&["export", data, "--crawl", "news"]).stdout;
+    let row = rows.lines().find(|row| row.contains("/cleaned")).expect("the URL is still known");
+    let row: Value = serde_json::from_str(row).unwrap();
+    assert_eq!(row["warc_file"], Value::Null, "{row}");
+}

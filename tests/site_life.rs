@@ -1,10 +1,12 @@
 //! Limits and life of sites in a cluster of three: no more than a limit and what was in flight, suspension, room that is made, a date that has come, and
 //! records that go with their site.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tests::fleet::Fleet;
 use tests::raw::{Asked, RawServer, Reply};
-use tests::sites::{dc, site};
+use tests::sites::{dc, done, node_alone, site};
 use tests::wait_until;
 
 /// Every host has a page with thirty links, to pages or to nothing.
@@ -137,6 +139,36 @@ fn three_nodes_keep_the_limits_of_sites_and_look_after_them() {
 }
 
 #[test]
+fn three_nodes_keep_the_limit_of_a_site_whose_hosts_they_share() {
+    /// Hosts of the site; each is asked for one page at a time, so as many may be in flight when the limit is reached.
+    const HOSTS: u64 = 12;
+    const LIMIT: u64 = 10;
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::everywhere(serve);
+    let fleet = Fleet::start(work.path(), 3, "");
+    let data = fleet.folder();
+    let hosts: Vec<String> = (1..=HOSTS).map(|n| format!("127.0.7.{n}")).collect();
+    let owner = |host: &String| fleet.ask(&["ring", "--domain", host])["Ring"][0]["nodes"][0].as_u64();
+    wait_until("all nodes are there and all slots are held", || fleet.totals().0 == 4_096);
+    let owners: BTreeSet<u64> = hosts.iter().filter_map(owner).collect();
+    assert!(owners.len() > 1, "{owners:?}");
+    let roots: Vec<String> = hosts.iter().map(|host| server.named(host, "/bad")).collect();
+    let new = json!({"id": "wide", "urls": roots, "requestDelay": 5, "maxErrors": LIMIT});
+    wait_until("the site is kept", || {
+        dc(data, "SITE_NEW", &new, &[]).0.code == Some(0) || matches!(site(data, "wide")["state"].as_u64(), Some(1..=3))
+    });
+    wait_until("it has all its errors and is suspended", || {
+        let told = site(data, "wide");
+        told["state"] == 3 && told["errorMask"].as_u64().is_some_and(|mask| mask & 1 << 14 != 0)
+    });
+    let asked = |host: &String| count(data, "wide", &format!("host = '{host}' AND crawled > 0"));
+    let crawled = hosts.iter().filter(|host| asked(host).is_some_and(|count| count > 0)).count();
+    assert!(crawled > 1, "the limit was not reached on one host alone");
+    let told = site(data, "wide");
+    assert!((LIMIT..=LIMIT + HOSTS).contains(&told["errors"].as_u64().unwrap()), "{told}");
+}
+
+#[test]
 fn urls_age_and_are_purged_without_anybody_asking() {
     let work = tempfile::tempdir().unwrap();
     let server = RawServer::start(serve);
@@ -160,6 +192,15 @@ fn urls_age_and_are_purged_without_anybody_asking() {
         told["itemsList"][0]["itemObject"][0]["rawContents"].as_array().map(Vec::len)
     };
     assert_eq!((versions("old"), versions("kept")), (Some(1), Some(1)));
+    for id in ["old", "kept"] {
+        let attributes = json!([{"name": "rank", "value": id}]);
+        done("URL_NEW", json!({"siteId": id, "url": server.url(&format!("/leaf-{id}7")), "attributes": attributes}));
+    }
+    let ranks = |id: &str| {
+        let (_, told) = dc(data, "ATTRIBUTE_FETCH", &json!({"siteId": id, "name": "rank"}), &[]);
+        told["itemsList"][0]["itemObject"].as_array().map(Vec::len)
+    };
+    assert_eq!((ranks("old"), ranks("kept")), (Some(1), Some(1)));
     let criterion = json!([{"name": "AGING_URL_CRITERION", "value": "url LIKE '%/leaf%'"}]);
     for id in ["old", "kept"] {
         done("SITE_UPDATE", json!({"id": id, "properties": criterion}));
@@ -173,5 +214,110 @@ fn urls_age_and_are_purged_without_anybody_asking() {
     done("SITE_UPDATE", json!({"id": "old", "state": 3, "updateType": 1, "properties": []}));
     done("URL_NEW", json!({"siteId": "old", "url": server.url("/leaf-old7")}));
     assert_eq!((versions("old"), versions("kept")), (Some(0), Some(1)));
+    assert_eq!((ranks("old"), ranks("kept")), (Some(0), Some(1)), "attributes go with their URL");
     assert_eq!(site(data, "kept")["contents"], 31, "who is not to age keeps all");
+}
+
+/// How many URLs of a site meet a condition, if that can be said.
+fn count(data: &str, id: &str, condition: &str) -> Option<u64> {
+    let query = format!("SELECT COUNT(*) FROM urls WHERE siteId = '{id}' AND ({condition})");
+    let (ended, told) = dc(data, "SQL_CUSTOM", &json!({"query": query}), &[]);
+    let rows = &told["itemsList"][0]["itemObject"]["rows"];
+    rows[0]["COUNT(*)"].as_u64().filter(|_| ended.code == Some(0))
+}
+
+#[test]
+fn no_figure_and_no_date_is_lost_when_all_nodes_were_down() {
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::start(serve);
+    let mut fleet = Fleet::start(work.path(), 3, "");
+    let data = fleet.folder().to_owned();
+    let data = data.as_str();
+    let new = json!({"id": "news", "urls": [server.url("/good")], "requestDelay": 5});
+    wait_until("the site is kept", || {
+        dc(data, "SITE_NEW", &new, &[]).0.code == Some(0) || site(data, "news")["state"] == 1
+    });
+    wait_until("it is crawled", || site(data, "news")["contents"] == 31);
+    let due = unix_ms() + 5_000;
+    let date = json!({"id": "news", "recrawlDate": proto::date::format(due)});
+    wait_until("it has a date", || dc(data, "SITE_UPDATE", &date, &[]).0.code == Some(0));
+    (0..3).for_each(|node| fleet.kill_node(node));
+    wait_until("the date has passed", || unix_ms() > due + 1_000);
+    (0..3).for_each(|node| fleet.start_node(node));
+
+    // Until the nodes hold the slots again they say that they do not know, and never that there is nothing.
+    let nothing = json!({"criterions": {"WHERE": "collectedURLs = 0 AND id = 'news'"}});
+    wait_until("it is counted again", || {
+        let (deleted, answer) = dc(data, "SITE_DELETE", &nothing, &[]);
+        assert!(deleted.code != Some(0) || answer["itemsList"][0]["itemObject"]["statuses"] == json!([[]]), "{answer}");
+        let (ended, answer) = dc(data, "SITE_STATUS", &json!({"id": "news"}), &[]);
+        let told = &answer["itemsList"][0]["itemObject"];
+        assert!(ended.code != Some(0) || told["collectedURLs"] == 31, "{answer}");
+        ended.code == Some(0) && deleted.code == Some(0)
+    });
+    wait_until("its root URL has its second round", || count(data, "news", "crawled = 2") == Some(1));
+    wait_until("that was the one that was due", || site(data, "news")["iterations"] == 1);
+    assert_eq!(site(data, "news")["recrawlDate"], Value::Null);
+}
+
+#[test]
+fn a_recrawl_is_for_all_urls_that_are_meant_however_many() {
+    const MANY: usize = 10_400;
+    let work = tempfile::tempdir().unwrap();
+    let (node, data) = node_alone(work.path());
+    let data = data.as_str();
+    // Nothing listens there.
+    let root = "http://127.0.0.1:1/";
+    done(data, "SITE_NEW", &json!({"id": "large", "urls": [root], "state": 3, "requestDelay": 1_000}));
+    for part in 0..MANY / 400 {
+        let urls: Value = (0..400).map(|n| json!({"siteId": "large", "url": format!("{root}{part}/{n}")})).collect();
+        done(data, "URL_NEW", &urls);
+    }
+    let disable = json!({"siteId": "large", "state": 1, "criterions": {"WHERE": "state = 0 AND depth = 0 AND url LIKE '%/%/%/%/%'"}});
+    wait_until("all are switched off", || {
+        done(data, "URL_UPDATE", &disable);
+        count(data, "large", "state = 1") == Some(MANY as u64)
+    });
+    let properties = json!([{"name": "RECRAWL_WHERE", "value": "state = 1"}]);
+    let begin = json!({"id": "large", "state": 1, "recrawlDate": "2020-01-01 00:00:00", "properties": properties});
+    done(data, "SITE_UPDATE", &begin);
+    wait_until("the site was crawled again", || site(data, "large")["iterations"] == 1);
+    assert_eq!(count(data, "large", "state = 1"), Some(0), "each of them was put up again");
+    drop(node);
+}
+
+#[test]
+fn a_recrawl_deletes_renews_and_tunes_as_the_properties_say() {
+    let work = tempfile::tempdir().unwrap();
+    let server = RawServer::start(serve);
+    let (node, data) = node_alone(work.path());
+    let data = data.as_str();
+    let properties = json!([
+        {"name": "RECRAWL_WHERE", "value": "url LIKE '%/page1%'"},
+        {"name": "RECRAWL_DELETE", "value": 1},
+        {"name": "RECRAWL_DELETE_WHERE", "value": "url LIKE '%/page2%'"},
+        {"name": "RECRAWL_PERIOD_MODE", "value": 1},
+        {"name": "RECRAWL_PERIOD_STEP", "value": 20},
+    ]);
+    done(data, "SITE_NEW", &json!({"id": "news", "urls": [server.url("/good")], "requestDelay": 5}));
+    wait_until("it is crawled", || site(data, "news")["contents"] == 31);
+    let more =
+        json!({"id": "news", "recrawlDate": "2020-01-01 00:00:00", "recrawlPeriod": 60, "properties": properties});
+    done(data, "SITE_UPDATE", &more);
+    wait_until("it is crawled again", || site(data, "news")["iterations"] == 1);
+    assert_eq!(site(data, "news")["recrawlPeriod"], 40, "nothing waited, so it comes sooner");
+    wait_until("eleven pages have their second round", || count(data, "news", "crawled = 2") == Some(11));
+    assert_eq!(count(data, "news", "crawled = 2 AND url LIKE '%/page1%'"), Some(11));
+    assert_eq!(count(data, "news", "url LIKE '%/page2%'"), Some(0), "what was to be deleted is gone, and stays so");
+    assert_eq!(count(data, "news", "1 = 1"), Some(20));
+    // A change of root URLs that is not to put them in does not.
+    let properties = json!([{"name": "UPDATE_NOT_INSERT_ROOT_URLS", "value": 1}]);
+    done(data, "SITE_UPDATE", &json!({"id": "news", "properties": properties}));
+    done(data, "SITE_UPDATE", &json!({"id": "news", "urls": [server.url("/other")]}));
+    assert_eq!(count(data, "news", "url LIKE '%/other'"), Some(0));
+    drop(node);
+}
+
+fn unix_ms() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().expect("the clock is not before 1970").as_millis() as u64
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proto::base64::{from_base64, to_base64};
-use proto::crawl::filter::FilterRules;
+use proto::crawl::filter::{Filter, FilterRules, Refusal};
 use proto::crawl::retry::{Failure, RetryRules, verdict};
 use proto::crawl::robots::RobotsAnswer;
 use proto::date;
@@ -20,17 +20,20 @@ use proto::url::{CanonicalUrl, UrlRules};
 use serde_json::{Value as Json, json};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::actors::fetcher::proxies::ProxyFaults;
 use crate::actors::parser::read_page;
 use crate::edges::clock::unix_ms;
 use crate::edges::http::{FetchOrder, Fetched};
-use crate::edges::web::{Web, robots_hop};
-use crate::extract::{ExtractRules, Link as PageLink, PageInput, extract};
-use crate::process::{Fresh, process, text_of};
+use crate::edges::web::{Web, robots_order, robots_said};
+use crate::extract::{ExtractRules, Extracted, Link as PageLink, LinkKind, PageInput, extract};
+use crate::process::{Fresh, process, text_of, unwanted};
 
 /// Redirects in a row if the site does not say.
 const REDIRECTS_MAX: usize = 5;
 /// Whatever it says.
 const REDIRECTS_LIMIT: usize = 10;
+/// Two requests to a host of which limits keep farther apart than this, milliseconds, are not both in one batch.
+const DELAY_MAX_MS: u64 = 300_000;
 /// Statuses of URLs, by the numbers of the original.
 const NEW: u8 = 1;
 const CRAWLED: u8 = 4;
@@ -57,6 +60,9 @@ pub struct BatchCrawler<'a> {
     robots: BTreeMap<String, RobotsAnswer>,
     /// When a host may be asked again.
     free: BTreeMap<String, Instant>,
+    /// Hosts of which a page was asked for.
+    asked: BTreeSet<String>,
+    proxies: ProxyFaults,
     deadline: Instant,
 }
 
@@ -74,6 +80,8 @@ impl<'a> BatchCrawler<'a> {
             delay,
             robots: BTreeMap::new(),
             free: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            proxies: ProxyFaults::default(),
             deadline: Instant::now(),
         }
     }
@@ -151,34 +159,58 @@ impl<'a> BatchCrawler<'a> {
         }
         let mut url = CanonicalUrl::parse(item.url().map_err(|_| bad())?, &self.urls).map_err(|_| bad())?;
         item.set([("url", json!(url.as_str()))]);
+        self.limits(&url, &site)?;
         item.count("crawled");
-        let redirects_max =
-            manner_of(&site, &url).redirects_max.map_or(REDIRECTS_MAX, usize::from).min(REDIRECTS_LIMIT);
+        let manner = manner_of(&site, &url);
+        let redirects_max = manner.redirects_max.map_or(REDIRECTS_MAX, usize::from).min(REDIRECTS_LIMIT);
+        let filter = self.filter(&site, &url);
         for _ in 0..=redirects_max {
             self.allowed(&url, &site).await?;
             let fetched = self.ask(&url, &site).await?;
             let target = fetched.location().filter(|_| (300..400).contains(&fetched.status));
-            match target {
-                Some(to) => {
-                    url = CanonicalUrl::join(&url.to_url(), &to, &self.urls)
-                        .map_err(|_| Missed(ErrorBit::BadRedirect))?;
-                }
-                None => return Ok(self.came(item, &url, &site, &fetched)),
+            let Some(to) = target else { return Ok(self.came(item, &url, &site, &fetched)) };
+            let target =
+                CanonicalUrl::join(&url.to_url(), &to, &self.urls).map_err(|_| Missed(ErrorBit::BadRedirect))?;
+            if !manner.redirects.pass(target.as_str(), unix_ms()) || !leads_on(filter.as_ref(), &url, &target) {
+                return Err(Missed(ErrorBit::CrawlerFilters));
             }
+            url = target;
         }
         Err(Missed(ErrorBit::HttpRedirectsMax))
     }
 
-    async fn wait(&mut self, url: &CanonicalUrl, site: &Site) {
+    /// What HTTP_FREQ_LIMITS say of a host now; nothing may be asked for while they close it.
+    fn limits(&self, url: &CanonicalUrl, site: &Site) -> Result<Duration, Missed> {
+        // They were understood when the batch was read.
+        let limits = site.frequencies().unwrap_or_default();
+        let allowed = limits.allow(url.host(), unix_ms(), DELAY_MAX_MS);
+        // Where a host has one page in hours or days, a batch takes one.
+        let had_its_turn = allowed.turn.is_some() && self.asked.contains(url.host());
+        if allowed.closed_until.is_some() || had_its_turn {
+            return Err(Missed(ErrorBit::NoTimeWindow));
+        }
+        Ok(Duration::from_millis(allowed.delay_ms))
+    }
+
+    async fn wait(&mut self, url: &CanonicalUrl, site: &Site) -> Result<(), Missed> {
+        if let Some(free) = self.free.get(url.host()) {
+            sleep_until((*free).min(self.deadline)).await;
+        }
+        let limits = self.limits(url, site)?; // those of the moment in which it is asked
         let robots = match self.robots.get(url.origin()) {
             Some(RobotsAnswer::Rules(rules)) => rules.crawl_delay_ms().unwrap_or(0),
             _ => 0,
         };
-        let delay = self.delay.max(Duration::from_millis(site.request_delay.max(robots)));
-        if let Some(free) = self.free.get(url.host()) {
-            sleep_until((*free).min(self.deadline)).await;
-        }
+        let delay = self.delay.max(limits).max(Duration::from_millis(site.request_delay.max(robots)));
         self.free.insert(url.host().to_owned(), Instant::now() + delay);
+        Ok(())
+    }
+
+    /// Asks directly, or through the proxies that the site has for the host.
+    async fn fetch(&self, mut order: FetchOrder, site: &Site) -> Result<Fetched, Failure> {
+        let manner = manner_of(site, &order.url);
+        let way = self.proxies.way_of(site, manner.proxy(), order.url.host());
+        self.proxies.ask(self.web, way, &mut order).await
     }
 
     async fn allowed(&mut self, url: &CanonicalUrl, site: &Site) -> Result<(), Missed> {
@@ -186,8 +218,13 @@ impl<'a> BatchCrawler<'a> {
             let mut at = format!("{}/robots.txt", url.origin().trim_end_matches('/'));
             let mut answer = RobotsAnswer::Absent;
             for _ in 0..=REDIRECTS_MAX {
-                self.wait(url, site).await;
-                match robots_hop(self.web, &at, &self.product_token, manner_of(site, url).headers(&at)).await {
+                self.wait(url, site).await?;
+                let Some(order) = robots_order(&at, manner_of(site, url).headers(&at)) else { break };
+                let (asked, said) = (order.url.clone(), self.fetch(order, site).await);
+                if matches!(said, Err(Failure::NoProxy)) {
+                    return Err(Missed(ErrorBit::NoValidProxy)); // another site may have a way to this host
+                }
+                match robots_said(&asked, said, &self.product_token) {
                     Ok(found) => {
                         answer = found;
                         break;
@@ -201,20 +238,21 @@ impl<'a> BatchCrawler<'a> {
     }
 
     async fn ask(&mut self, url: &CanonicalUrl, site: &Site) -> Result<Fetched, Missed> {
-        self.wait(url, site).await;
+        self.wait(url, site).await?;
+        self.asked.insert(url.host().to_owned());
         let headers = manner_of(site, url).headers(url.as_str());
         let order = FetchOrder { headers, ..FetchOrder::new(url.clone()) };
         let patience =
             Duration::from_millis(if site.http_timeout == 0 { u64::from(u32::MAX) } else { site.http_timeout });
         let deadline = (Instant::now() + patience).min(self.deadline);
-        let asked = timeout_at(deadline, self.web.fetch(&order)).await;
+        let asked = timeout_at(deadline, self.fetch(order, site)).await;
         // The delay counts from the end of a request.
         if let Some(free) = self.free.get_mut(url.host()) {
             *free = (*free).max(Instant::now() + self.delay.max(Duration::from_millis(site.request_delay)));
         }
         match asked {
             Err(_) => Err(Missed(ErrorBit::Timeout)),
-            Ok(Err(error)) => Err(Missed(verdict(error.failure(), 1, &RetryRules::default()).error)),
+            Ok(Err(failure)) => Err(Missed(verdict(failure, 1, &RetryRules::default()).error)),
             Ok(Ok(fetched)) => Ok(fetched),
         }
     }
@@ -267,22 +305,72 @@ impl<'a> BatchCrawler<'a> {
         contents.insert("rawContents".to_owned(), content(&fetched.body, kind::RAW));
         contents.insert("headers".to_owned(), content(&fetched.response_head, kind::HEADERS));
         contents.insert("requests".to_owned(), content(&fetched.request_head, kind::REQUESTS));
+        if self.is_unwanted(item, site, url, fetched, &extracted) {
+            return Some(Vec::new());
+        }
         Some(self.followed(site, url, extracted.links))
     }
 
-    /// The links that belong to a site, as its filters say; a site without root URLs has the page itself as one.
-    fn followed(&self, site: &Site, page: &CanonicalUrl, links: Vec<PageLink>) -> Vec<CanonicalUrl> {
+    /// Whether a site does not want a page at all, by its types of content and its filters of stage 1: then its links are not followed.
+    fn is_unwanted(
+        &self,
+        item: &mut BatchItem,
+        site: &Site,
+        url: &CanonicalUrl,
+        fetched: &Fetched,
+        extracted: &Extracted,
+    ) -> bool {
+        let site = site.for_url(&md5_hex(url.as_str()));
+        let Ok(Some(rules)) = Processing::of_site(&site) else { return false };
+        let text = text_of(&fetched.body, Some(&extracted.media_type), url.host(), extracted);
+        let head = String::from_utf8_lossy(&fetched.response_head);
+        let depth = item.url_fields().get("depth").and_then(Json::as_u64).unwrap_or(0);
+        let page = Fresh {
+            url: url.as_str(),
+            text: text.as_deref(),
+            extracted,
+            last_modified: fetched.last_modified(),
+            date: None,
+            head: &head,
+            http_code: fetched.status,
+            size: fetched.body.len() as u64,
+            depth: u16::try_from(depth).unwrap_or(u16::MAX),
+            fetched_at: fetched.started_unix_ms + u64::from(fetched.elapsed_ms),
+        };
+        unwanted(&rules, &page).is_some()
+    }
+
+    /// What belongs to a site, as its filters say; a site without root URLs has the page itself as one.
+    fn filter(&self, site: &Site, page: &CanonicalUrl) -> Option<Filter> {
         let mut site = site.clone();
         if site.urls.is_empty() {
             site.urls.push(RootUrl { url: page.as_str().to_owned() });
         }
-        let most = usize::try_from(site.max_urls_from_page).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
         let crawl = SiteDefinition::new(site).crawl_at(unix_ms());
-        let Ok((filter, _)) = crawl.prepare(&FilterRules::default(), &self.urls) else { return Vec::new() };
-        let wanted =
-            |link: &PageLink| !link.nofollow && link.kind.leads_to_page() && filter.admits(&link.url, 1).is_ok();
+        crawl.prepare(&FilterRules::default(), &self.urls).ok().map(|(filter, _)| filter)
+    }
+
+    /// The links that belong to a site.
+    fn followed(&self, site: &Site, page: &CanonicalUrl, links: Vec<PageLink>) -> Vec<CanonicalUrl> {
+        let most = usize::try_from(site.max_urls_from_page).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
+        let Some(filter) = self.filter(site, page) else { return Vec::new() };
+        let redirects = manner_of(site, page).redirects;
+        let leads_on = |link: &PageLink| link.kind != LinkKind::Refresh || redirects.pass(link.url.as_str(), unix_ms());
+        let wanted = |link: &PageLink| {
+            !link.nofollow && link.kind.leads_to_page() && leads_on(link) && filter.admits(&link.url, 1).is_ok()
+        };
         links.into_iter().filter(wanted).map(|link| link.url).take(most).collect()
     }
+}
+
+/// Whether a redirect leads to what belongs to the site, or to where a page of it moved within its domain.
+fn leads_on(filter: Option<&Filter>, from: &CanonicalUrl, target: &CanonicalUrl) -> bool {
+    let admits = |filter: &Filter| filter.admits(target, 0);
+    filter.is_some_and(|filter| match admits(filter) {
+        Ok(()) => true,
+        Err(Refusal::OutOfScope) => filter.widen(from, target) && admits(filter).is_ok(),
+        Err(_) => false,
+    })
 }
 
 /// How a site has one of its URLs asked for.
@@ -291,8 +379,11 @@ fn manner_of(site: &Site, url: &CanonicalUrl) -> Manner {
     Manner::of_site(&site.for_url(&md5_hex(url.as_str()))).unwrap_or_default()
 }
 
-/// An item that brought nothing: crawled, with an error.
+/// An item that brought nothing: crawled, with an error; or still to be crawled, if it was not its time.
 fn failed(item: &mut BatchItem, bit: ErrorBit) {
+    if bit == ErrorBit::NoTimeWindow {
+        return item.set([("status", json!(NEW)), ("errorMask", json!(ErrorMask::from(bit).0))]);
+    }
     let now = date::format(unix_ms());
     item.set([
         ("status", json!(CRAWLED)),

@@ -94,8 +94,18 @@ struct Log {
 impl RawServer {
     /// Serves `site` on a free port of 127.0.0.1.
     pub fn start(site: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> RawServer {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
-        let address = listener.local_addr().expect("a listener has an address");
+        RawServer::start_at(Ipv4Addr::LOCALHOST, site)
+    }
+
+    /// Serves `site` on a free port of every address of this machine: each of 127.0.0.0/8 is a host of its own, see [`named`](RawServer::named).
+    pub fn everywhere(site: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> RawServer {
+        RawServer::start_at(Ipv4Addr::UNSPECIFIED, site)
+    }
+
+    fn start_at(ip: Ipv4Addr, site: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> RawServer {
+        let listener = TcpListener::bind((ip, 0)).expect("loopback has a free port");
+        let port = listener.local_addr().expect("a listener has an address").port();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let shared =
             Shared { port: address.port(), site: Box::new(site), started: Instant::now(), log: Mutex::default() };
         let shared = Arc::new(shared);

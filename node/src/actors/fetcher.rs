@@ -18,12 +18,12 @@ use proto::url::CanonicalUrl;
 use tokio::time::{Duration, Instant};
 use tracing::debug;
 
-use self::proxies::{ProxyFaults, Way};
+use self::proxies::ProxyFaults;
 use super::can_end;
 use crate::crawls::CrawlBook;
 use crate::edges::clock::Clock;
 use crate::edges::disk::Landing;
-use crate::edges::http::{FetchError, FetchOrder, Fetched, RetryAfter};
+use crate::edges::http::{FetchOrder, Fetched, RetryAfter};
 use crate::edges::web::{HeadersOf, Web};
 use crate::messages::{FetchEnded, FetchedPage, RobotsFetched, RunBatch, RunRobots, StorePage};
 use crate::metrics::Metrics;
@@ -154,43 +154,10 @@ impl FetcherParts {
         self.book.now().manner(crawl, url.as_str()).map(|manner| manner.headers(url.as_str())).unwrap_or_default()
     }
 
-    /// Asks directly, or through the proxies that the site has for the host, one after the other.
+    /// Asks directly, or through the proxies that the site has for the host.
     async fn ask(&self, crawl: &str, order: &mut FetchOrder) -> Result<Fetched, Failure> {
-        let proxies = match self.proxies.way(&self.book.now(), crawl, &order.url) {
-            Way::Direct => {
-                let fetched = self.web.fetch(order).await;
-                return fetched.map_err(|error| {
-                    debug!(url = order.url.as_str(), %error, "fetch failed");
-                    error.failure()
-                });
-            }
-            Way::None => return Err(Failure::NoProxy),
-            Way::Through(proxies) => proxies,
-        };
-        for proxy in proxies {
-            order.proxy = Some(proxy.clone());
-            match self.web.fetch(order).await {
-                Ok(fetched) => {
-                    self.proxies.forgive(&proxy);
-                    return Ok(fetched);
-                }
-                // What comes before the first byte is the proxy's doing.
-                Err(
-                    error @ (FetchError::ConnectRefused
-                    | FetchError::ConnectFailed { .. }
-                    | FetchError::Dns(_)
-                    | FetchError::AddressRefused { .. }),
-                ) => {
-                    debug!(url = order.url.as_str(), proxy, %error, "a proxy failed");
-                    self.proxies.blame(&proxy);
-                }
-                Err(error) => {
-                    debug!(url = order.url.as_str(), proxy, %error, "fetch failed");
-                    return Err(error.failure());
-                }
-            }
-        }
-        Err(Failure::NoProxy)
+        let way = self.proxies.way(&self.book.now(), crawl, &order.url);
+        self.proxies.ask(&*self.web, way, order).await
     }
 
     fn answered(&self, pick: Pick, fetched: Fetched) {

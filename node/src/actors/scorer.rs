@@ -14,6 +14,7 @@ use proto::crawl::outcome::Ending;
 use proto::crawl::retry::Failure;
 use proto::error_mask::{ErrorBit, ErrorMask};
 use proto::record::{Findings, Validators};
+use proto::site::RedirectFilters;
 use proto::url::{CanonicalUrl, UrlRules};
 use tracing::{debug, info};
 
@@ -146,7 +147,7 @@ pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
         }
         (_, Some(Ok(target))) => {
             findings.redirect = Some(target.as_str().to_owned());
-            match follow_redirect(&pick, target, filter) {
+            match follow_redirect(&pick, target, filter, manner.map(|manner| &manner.redirects), unix_ms) {
                 (target, Ok(())) => links.push(target),
                 (target, Err(refusal)) if refusal.is_choice() => beyond.push(target),
                 _ => {}
@@ -166,6 +167,10 @@ pub(crate) fn land(page: ParsedPage, rules: &FollowRules) -> Landing {
             let by_feeds = by_feeds.is_some_and(|rules| rules.finds_by_feeds());
             if by_feeds && pick.order.depth > 0 && extracted.kind != PageKind::Feed {
                 found.retain(|link| link.kind == LinkKind::Refresh);
+            }
+            if let Some(manner) = manner {
+                let leads_on = |link: &PageLink| manner.redirects.pass(link.url.as_str(), unix_ms);
+                found.retain(|link| link.kind != LinkKind::Refresh || leads_on(link));
             }
             findings.made = processed.as_ref().and_then(|processed| processed.made);
             let refreshes_max = manner.and_then(|manner| manner.refreshes_max);
@@ -222,10 +227,19 @@ fn redirect_target(
 }
 
 /// A redirect's target is as deep as its source, and counts as the same kind of thing; where a seed leads belongs to the crawl.
-fn follow_redirect(pick: &Pick, target: CanonicalUrl, filter: Option<&Filter>) -> (Discovered, Result<(), Refusal>) {
+fn follow_redirect(
+    pick: &Pick,
+    target: CanonicalUrl,
+    filter: Option<&Filter>,
+    redirects: Option<&RedirectFilters>,
+    unix_ms: u64,
+) -> (Discovered, Result<(), Refusal>) {
     let depth = pick.order.depth;
     let belongs = match pick.entry.kind {
         EntryKind::Sitemap => Ok(()),
+        EntryKind::Page if redirects.is_some_and(|redirects| !redirects.pass(target.as_str(), unix_ms)) => {
+            Err(Refusal::Excluded)
+        }
         EntryKind::Page => admits(filter, &target, depth).or_else(|refusal| {
             let strays = depth == 0 && refusal == Refusal::OutOfScope;
             if strays && filter.is_some_and(|filter| filter.widen(&pick.entry.url, &target)) {

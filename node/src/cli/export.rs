@@ -227,7 +227,9 @@ fn write_processed(store: &Store, arguments: &ExportArguments, out: Box<dyn Writ
         if !is_wanted(&stored, arguments) || stored.record.findings.as_ref().is_none_or(|found| found.processed == 0) {
             continue;
         }
-        for (_, position) in store.versions(&stored.key).map_err(Failure::Store)? {
+        let begins = store.begins(&stored.key).map_err(Failure::Store)?;
+        let versions = store.versions(&stored.key).map_err(Failure::Store)?;
+        for (_, position) in versions.into_iter().filter(|(offer, _)| offer.round >= begins) {
             let records = archive.read_capture_at(position).map_err(std::io::Error::other)?;
             let Some(record) = processed(&records) else { continue };
             let mut json: serde_json::Value = serde_json::from_slice(record).map_err(std::io::Error::from)?;
@@ -261,7 +263,9 @@ fn is_wanted(stored: &Stored, arguments: &ExportArguments) -> bool {
 
 fn row<'a>(store: &Store, files: &BTreeMap<u32, String>, stored: &'a Stored) -> Result<Row<'a>, Failure> {
     let record = &stored.record;
-    let content = store.content(&stored.key).map_err(Failure::Store)?;
+    let begins = store.begins(&stored.key).map_err(Failure::Store)?;
+    let newest = store.versions(&stored.key).map_err(Failure::Store)?.into_iter().next();
+    let position = newest.filter(|(offer, _)| offer.round >= begins).map(|(_, position)| position);
     let found = record.findings.as_deref();
     let validators = found.and_then(|found| found.validators.as_ref());
     Ok(Row {
@@ -304,9 +308,9 @@ fn row<'a>(store: &Store, files: &BTreeMap<u32, String>, stored: &'a Stored) -> 
         crawled: found.map_or(0, |found| found.crawled),
         changes: found.map_or(0, |found| found.changes),
         unchanged: found.map_or(0, |found| found.unchanged),
-        warc_file: content.and_then(|row| files.get(&row.position.segment).cloned()),
-        warc_offset: content.map(|row| row.position.offset),
-        warc_length: content.map(|row| row.position.length),
+        warc_file: position.and_then(|position| files.get(&position.segment).cloned()),
+        warc_offset: position.map(|position| position.offset),
+        warc_length: position.map(|position| position.length),
     })
 }
 

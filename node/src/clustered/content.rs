@@ -7,7 +7,7 @@ use proto::control::{Answer, Request};
 use proto::key::UrlKey;
 use proto::site::note;
 
-use super::notes::{Notes, begins};
+use super::notes::Notes;
 use super::{Shared, ask_peer, ask_peer_for};
 use crate::edges::disk::{ContentJob, Job};
 use crate::edges::swarm::Swarm;
@@ -46,7 +46,9 @@ impl Shared {
                     true => self.notes(node, swarm, &note::prefix_of(&crawl, &id)).await,
                     false => Ok(Notes::new()), // nobody cleans URLs of a crawl
                 };
-                notes.map_or_else(Answer::Refused, |notes| Answer::Content(ContentAnswer::Begins(begins(&notes, &id))))
+                notes.map_or_else(Answer::Refused, |notes| {
+                    Answer::Content(ContentAnswer::Begins(note::begins(notes.values(), &id)))
+                })
             }
             ContentRequest::Find { crawl, url } => {
                 let mut found = vec![self.versions_here(node, key).await];

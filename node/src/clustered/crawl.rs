@@ -26,6 +26,15 @@ pub(super) const TRIES: usize = 6;
 const COUNTS_AGE_MIN: Duration = Duration::from_millis(500);
 const COUNTS_AGE_FACTOR: u32 = 20;
 
+/// Which counts are good enough.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counting {
+    /// Those that were made a moment ago too: somebody looks.
+    Lately,
+    /// Only those that are made now: something is done by them.
+    Now,
+}
+
 /// Counts, when they were made, and for how long they are told.
 #[derive(Default)]
 pub(super) struct Counted(Mutex<Option<(Instant, Duration, CrawlsHere)>>);
@@ -35,7 +44,8 @@ impl Shared {
         let answer = match request {
             CrawlRequest::Add(definition, replace) => self.add_crawl(node, swarm, *definition, replace).await,
             CrawlRequest::List => Ok(CrawlAnswer::List(self.list_crawls(node, swarm).await)),
-            CrawlRequest::Here => Ok(CrawlAnswer::Here(self.crawls_here(node).await)),
+            CrawlRequest::Here => self.crawls_here(node, Counting::Lately).await.map(CrawlAnswer::Here),
+            CrawlRequest::HereNow => self.crawls_here(node, Counting::Now).await.map(CrawlAnswer::Here),
             CrawlRequest::Set { name, state } => self.set_crawl(node, swarm, &name, state).await,
             CrawlRequest::AddOpen(definition, fetch, replace) => {
                 let definition = CrawlDefinition { fetch: Some(fetch), ..*definition };
@@ -48,30 +58,26 @@ impl Shared {
 
     // Looking.
 
-    async fn crawls_here(&self, node: &Node) -> CrawlsHere {
+    async fn crawls_here(&self, node: &Node, counting: Counting) -> Result<CrawlsHere, String> {
         let mut counted = self.counted.0.lock().await;
         if let Some((at, age, here)) = &*counted
+            && counting == Counting::Lately
             && at.elapsed() < *age
         {
-            return here.clone();
+            return Ok(here.clone());
         }
         let began = Instant::now();
         let view = node.cluster().await.unwrap_or_default();
         let held = super::urls::slots_here(node).await;
         let counts = node.ask(|reply| Job::Replica(ReplicaJob::CountCrawls(held.clone(), reply))).await;
         let here = CrawlsHere {
-            counts: counts.unwrap_or_default().into_iter().collect(),
+            counts: counts.map_err(|error| error.to_string())?.into_iter().collect(),
             held: held.len() as u32,
             fetching: view.fetching as u32,
         };
         let age = COUNTS_AGE_MIN.max(began.elapsed() * COUNTS_AGE_FACTOR);
         *counted = Some((Instant::now(), age, here.clone()));
-        here
-    }
-
-    /// The next count is made anew.
-    pub(super) async fn forget_counts(&self) {
-        *self.counted.0.lock().await = None;
+        Ok(here)
     }
 
     /// What every node says of its slots, by the node's name.
@@ -79,27 +85,43 @@ impl Shared {
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
+        counting: Counting,
     ) -> Vec<(String, Result<CrawlsHere, String>)> {
+        let request = match counting {
+            Counting::Lately => CrawlRequest::Here,
+            Counting::Now => CrawlRequest::HereNow,
+        };
         let others = swarm.nodes().into_iter().map(|peer| {
-            let swarm = Arc::clone(swarm);
+            let (swarm, request) = (Arc::clone(swarm), Request::Crawl(request.clone()));
             async move {
-                let here = match ask_peer(&swarm, peer.peer, &Request::Crawl(CrawlRequest::Here)).await {
+                let here = match ask_peer(&swarm, peer.peer, &request).await {
                     Ok(Answer::Crawl(CrawlAnswer::Here(here))) => Ok(here),
+                    Ok(Answer::Refused(why)) => Err(why),
                     Ok(other) => Err(format!("answered {other:?}")),
                     Err(error) => Err(error),
                 };
                 (node_name(peer.node), here)
             }
         });
-        let mut all = vec![(node_name(node_of(&self.me)), Ok(self.crawls_here(node).await))];
-        all.extend(futures_util::future::join_all(others).await);
-        all
+        let mine = async { (node_name(node_of(&self.me)), self.crawls_here(node, counting).await) };
+        let (mine, others) = futures_util::future::join(mine, futures_util::future::join_all(others)).await;
+        std::iter::once(mine).chain(others).collect()
     }
 
+    /// All crawls with what they have come to, as somebody looks at them.
     pub(super) async fn list_crawls(&self, node: &Node, swarm: &Arc<Swarm>) -> CrawlList {
+        self.counted_crawls(node, swarm, Counting::Lately).await
+    }
+
+    /// The same, counted now on every node, for whoever does something by it.
+    pub(super) async fn count_anew(&self, node: &Node, swarm: &Arc<Swarm>) -> CrawlList {
+        self.counted_crawls(node, swarm, Counting::Now).await
+    }
+
+    async fn counted_crawls(&self, node: &Node, swarm: &Arc<Swarm>, counting: Counting) -> CrawlList {
         let mut list = CrawlList::default();
         let mut counts: BTreeMap<String, CrawlCounts> = BTreeMap::new();
-        for (name, answer) in self.crawls_everywhere(node, swarm).await {
+        for (name, answer) in self.crawls_everywhere(node, swarm, counting).await {
             match answer {
                 Ok(CrawlsHere { counts: here, held, fetching }) => {
                     list.slots += held;
@@ -185,7 +207,7 @@ impl Shared {
             )),
             (None, true) => {
                 let known = |here: &CrawlsHere| here.counts.iter().any(|(of, is)| of == name && is.totals.known > 0);
-                let everywhere = self.crawls_everywhere(node, swarm).await;
+                let everywhere = self.crawls_everywhere(node, swarm, Counting::Now).await;
                 if everywhere.iter().any(|(_, here)| here.as_ref().is_ok_and(known)) {
                     return Err(format!(
                         "the nodes have URLs of {name:?} already, which clients could not have; {other}"

@@ -26,13 +26,13 @@ use crate::node::Node;
 const NOTES_PATIENCE: tokio::time::Duration = tokio::time::Duration::from_secs(20);
 /// Notes written at once.
 const COPIES_AT_ONCE: usize = 200;
-/// URLs whose notes are read one by one; of more, all of their shards are read.
-const URLS_ONE_BY_ONE: usize = 16;
+/// URLs whose notes are read one by one: as many as upkeep takes at once, which comes often and should not read all notes of a site each time. Of more, all of their shards
+/// are read, if they are not too large.
+const URLS_ONE_BY_ONE: usize = 100;
 /// Parts of the notes of one prefix; each has about a mebibyte.
 const PARTS_MAX: usize = 64;
-
-/// The note that says from which round on the contents of a URL are its own: URL_CLEANUP forgot those before.
-const CLEANED: &str = "cleaned";
+/// What is said of a prefix that has more.
+const TOO_LARGE: &str = "MiB of notes; ask for those of one URL";
 
 /// What ATTRIBUTE_SET says of an attribute.
 const INSERTED: u8 = 0;
@@ -94,7 +94,7 @@ impl Shared {
                 other => return Err(format!("answered {other:?}")),
             }
         }
-        Err(format!("more than {PARTS_MAX} MiB of notes; ask for those of one URL"))
+        Err(format!("more than {PARTS_MAX} {TOO_LARGE}"))
     }
 
     /// Has notes of a site written upon what is known of them.
@@ -127,19 +127,12 @@ impl Shared {
         crawl: &str,
         urls: &BTreeMap<String, Option<Round>>,
     ) -> Result<(), String> {
-        let shards: BTreeSet<&str> = urls.keys().map(|url| note::shard_of(url)).collect();
-        for shard in shards {
-            let known = self.notes(node, swarm, &note::prefix(crawl, shard)).await?;
-            let goes = |note: &&Note| note.value.is_some() && note.name != CLEANED && urls.contains_key(&note.url);
-            let removed = known.values().filter(goes).map(|note| Note { value: None, ..note.clone() });
-            let here = urls.iter().filter(|(url, _)| note::shard_of(url) == shard);
-            let cleaned = here.filter_map(|(url, begins)| Some(cleaned(url, (*begins)?)));
-            let fresh: Vec<Note> = removed.chain(cleaned).collect();
-            if !fresh.is_empty() {
-                self.keep_notes(node, crawl, &known, fresh).await?;
-            }
-        }
-        Ok(())
+        let known = self.notes_about(node, swarm, crawl, &urls.keys().map(String::as_str).collect()).await?;
+        let goes = |note: &&Note| note.value.is_some() && !note.is_cleaned() && urls.contains_key(&note.url);
+        let removed = known.values().filter(goes).map(|note| Note { value: None, ..note.clone() });
+        let cleaned = urls.iter().filter_map(|(url, begins)| Some(Note::cleaned(url, (*begins)?)));
+        let fresh: Vec<Note> = removed.chain(cleaned).collect();
+        if fresh.is_empty() { Ok(()) } else { self.keep_notes(node, crawl, &known, fresh).await }
     }
 
     // Attributes.
@@ -219,13 +212,23 @@ impl Shared {
         crawl: &str,
         urls: &BTreeSet<&str>,
     ) -> Result<Notes, String> {
-        let prefixes: BTreeSet<Vec<u8>> = if urls.len() > URLS_ONE_BY_ONE {
-            urls.iter().map(|url| note::prefix(crawl, note::shard_of(url))).collect()
-        } else {
-            urls.iter().map(|url| note::prefix_of(crawl, url)).collect()
-        };
-        let mut known = Notes::new();
-        for prefix in prefixes {
+        let mut shards: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        urls.iter().for_each(|url| shards.entry(note::shard_of(url)).or_default().push(url));
+        let (mut known, mut one_by_one) = (Notes::new(), Vec::new());
+        for (shard, of_shard) in shards {
+            if urls.len() > URLS_ONE_BY_ONE {
+                match self.notes(node, swarm, &note::prefix(crawl, shard)).await {
+                    Ok(notes) => {
+                        known.extend(notes.into_iter().filter(|(_, note)| urls.contains(note.url.as_str())));
+                        continue;
+                    }
+                    Err(why) if why.contains(TOO_LARGE) => {}
+                    Err(why) => return Err(why),
+                }
+            }
+            one_by_one.extend(of_shard.into_iter().map(|url| note::prefix_of(crawl, url)));
+        }
+        for prefix in one_by_one {
             known.extend(self.notes(node, swarm, &prefix).await?);
         }
         Ok(known)
@@ -280,7 +283,7 @@ impl Shared {
         body: Json,
         read: &mut NotesRead,
     ) -> Result<(String, Notes), Failed> {
-        let which = Attribute::read_which(body)?;
+        let which = Attribute::read_deleted(body)?;
         let (crawl, found) = self.attributes(node, swarm, &which, read).await?;
         let key = |attribute: &Attribute| note::key(&crawl, NoteKind::Attribute, &attribute.url_md5, &attribute.name);
         let keys: Vec<UrlKey> = found.iter().map(key).collect();
@@ -351,25 +354,6 @@ impl Shared {
         let site = crawls.site(id).map(|(site, _)| site).filter(|site| !site.deleted);
         site.map(|site| site.crawl_name()).ok_or_else(|| Failed::no_site(id))
     }
-}
-
-/// Says that what was found of a URL before a round was forgotten.
-fn cleaned(url: &str, begins: Round) -> Note {
-    Note {
-        version: Default::default(),
-        kind: NoteKind::Content,
-        url: url.to_owned(),
-        name: CLEANED.to_owned(),
-        value: Some(begins.to_string().into_bytes()),
-        created_ms: 0,
-    }
-}
-
-/// The first round whose contents are still those of a URL, by the notes about it.
-pub(super) fn begins(notes: &Notes, url: &str) -> Round {
-    let is_it = |note: &&Note| note.kind == NoteKind::Content && note.url == url && note.name == CLEANED;
-    let text = notes.values().find(is_it).and_then(|note| std::str::from_utf8(note.value.as_ref()?).ok());
-    text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn note_of(attribute: &Attribute) -> Note {

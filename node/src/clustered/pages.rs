@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use super::Shared;
-use super::notes::{Notes, begins};
+use super::notes::Notes;
 use super::reading::{AskContent, Held, Page, Reading};
 use super::records::Known;
 use super::site::{Failed, Outcome};
@@ -151,7 +151,7 @@ impl Shared {
         }
         let (url, id) = (kept.record.url.as_str(), copy.key.id().to_string());
         let notes = self.notes(node, swarm, &note::prefix_of(&crawl, &id)).await.map_err(not_kept)?;
-        let begins = begins(&notes, &id);
+        let begins = note::begins(notes.values(), &id);
         let mut told = Told::default();
         let mut missed = status::OK;
         if request.mask & mask::VERSIONS != 0 {

@@ -27,7 +27,7 @@ use proto::url::CanonicalUrl;
 use serde_json::{Value as Json, json};
 use tokio::time::{Duration, Instant};
 
-use super::crawl::TRIES;
+use super::crawl::{Counting, TRIES};
 use super::times::{self, Times};
 use super::{SUBMIT_URLS, Shared, submit};
 use crate::edges::clock::unix_ms;
@@ -44,6 +44,8 @@ const SITES_AT_ONCE: usize = 64;
 const OPEN_COUNTED: u64 = 10_000;
 /// Sites that SITE_FIND tells of if nothing is said.
 const FIND_DEFAULT: usize = 10;
+/// What no counter keeps of a site: it is not known until somebody has it measured.
+const MEASURED: [&str; 3] = ["deletedURLs", "avgSpeed", "avgSpeedCounter"];
 
 /// Why an operation on one site was not carried out.
 pub(super) struct Failed {
@@ -249,7 +251,7 @@ impl Shared {
             }
             return vec![item];
         }
-        let answers = self.crawls_everywhere(node, swarm).await;
+        let answers = self.crawls_everywhere(node, swarm, Counting::Lately).await;
         let item = |(of, here): (String, Result<CrawlsHere, String>)| match here {
             Ok(here) => Item { of: Some(of), object: told(&here.counts.into_iter().collect()), error: None },
             Err(why) => Item { of: Some(of), object: Json::Null, error: Some(why) },
@@ -316,7 +318,7 @@ impl Shared {
                 }
                 Err(why) => Ok(Item { of: Some(of), object: Json::Null, error: Some(why) }),
             };
-            self.crawls_everywhere(node, swarm).await.into_iter().map(item).collect()
+            self.crawls_everywhere(node, swarm, Counting::Lately).await.into_iter().map(item).collect()
         };
         items.unwrap_or_else(|bad| refusal(bad.into()))
     }
@@ -324,7 +326,7 @@ impl Shared {
     // Changes.
 
     /// Changes sites as a list of requests says: some different ones at once, one and the same in turn.
-    async fn site_changes(
+    pub(super) async fn site_changes(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
@@ -396,14 +398,14 @@ impl Shared {
         Err(taken())
     }
 
-    /// The sites that meet criterions, all of them if no LIMIT is said; and what is not counted of them now.
+    /// The sites that meet criterions, all of them if no LIMIT is said; and what is not counted of them now. Counted now: most who ask do something with them.
     pub(super) async fn sites_that_meet(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         criterions: &Criterions,
     ) -> Result<(Vec<String>, Option<String>), Failed> {
-        let counts = self.list_crawls(node, swarm).await;
+        let counts = self.count_anew(node, swarm).await;
         let sites = found(&node.crawls(), &by_name(&counts), "", Some(criterions), ROWS_MAX)?;
         Ok((sites.into_iter().map(|site| site.id).collect(), missing(&counts)))
     }
@@ -527,9 +529,9 @@ impl Shared {
         crawl: &str,
         names: &[UrlName],
     ) -> Result<u64, Failed> {
-        let counts = self.list_crawls(node, swarm).await;
-        if counts.slots != u32::from(SLOTS) {
-            let why = format!("{} of {SLOTS} slots are counted now", counts.slots);
+        // Counted now: if this was tried before, the roots that were put up then are no errors any more.
+        let counts = self.count_anew(node, swarm).await;
+        if let Some(why) = missing(&counts) {
             return Err(Failed::new(code::NOT_KEPT, format!("{why}; which errors are over cannot be said, ask again")));
         }
         let failed = by_name(&counts).get(crawl).map_or(0, |counts| counts.totals.failed);
@@ -705,11 +707,12 @@ pub(super) fn by_name(list: &CrawlList) -> BTreeMap<String, CrawlCounts> {
     list.crawls.iter().map(|row| (row.name.clone(), row.counts)).collect()
 }
 
+/// What is not counted: slots that nobody holds at the moment, because their holder is silent or because all nodes were just started. Who does not answer matters only as
+/// long as nobody else holds its slots.
 pub(super) fn missing(list: &CrawlList) -> Option<String> {
-    let nodes: Vec<String> = list.missing.iter().map(|(node, why)| format!("{node}: {why}")).collect();
-    // Who does not answer matters only as long as nobody holds its slots.
-    (!nodes.is_empty() && list.slots < u32::from(SLOTS))
-        .then(|| format!("what these nodes count is missing: {}", nodes.join("; ")))
+    let nodes = list.missing.iter().map(|(node, why)| format!("; {node}: {why}"));
+    (list.slots < u32::from(SLOTS))
+        .then(|| format!("only {} of {SLOTS} slots are counted{}", list.slots, nodes.collect::<String>()))
 }
 
 /// A site with what it has come to.
@@ -730,6 +733,7 @@ pub(super) fn counted(definition: &SiteDefinition, counts: &BTreeMap<String, Cra
 fn without(site: Site, fields: &[String]) -> Json {
     let mut json = json!(site);
     if let Json::Object(all) = &mut json {
+        MEASURED.iter().for_each(|name| drop(all.insert((*name).to_owned(), Json::Null)));
         fields.iter().for_each(|name| drop(all.remove(name)));
     }
     json
@@ -766,4 +770,20 @@ fn found(
         _ => None,
     });
     Ok(ids.filter_map(|id| sites.get(&id).cloned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_holds_is_not_counted_as_nothing() {
+        let all = CrawlList { slots: u32::from(SLOTS), ..CrawlList::default() };
+        let silent = vec![("a".to_owned(), "does not answer".to_owned())];
+        assert_eq!(missing(&all), None);
+        assert_eq!(missing(&CrawlList { missing: silent.clone(), ..all.clone() }), None, "others hold its slots");
+        let started = missing(&CrawlList { slots: 7, ..all.clone() }).unwrap();
+        assert!(started.contains("only 7 of 4096"), "every node answers, and nobody holds the others: {started}");
+        assert!(missing(&CrawlList { slots: 7, missing: silent, ..all }).unwrap().contains("a: does not answer"));
+    }
 }

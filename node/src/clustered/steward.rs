@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use proto::cluster::amend::Amendment;
+use proto::control::crawl::CrawlCounts;
 use proto::control::records::{RecordsAnswer, RecordsRequest};
 use proto::error_mask::{ErrorMask, ErrorTimes};
-use proto::site::life::{Come, Duty, RECRAWL_URLS_MAX, duties};
-use proto::site::{Site, SiteDefinition, state, upkeep};
+use proto::site::life::{Begun, Come, Duty, RECRAWL_URLS_AT_ONCE, duties};
+use proto::site::upkeep::{self, Which};
+use proto::site::{Site, SiteDefinition, state};
 use tokio::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 
 use super::Shared;
 use super::site::{Change, Failed, by_name};
+use super::upkeep::Amended;
 use crate::edges::clock::unix_ms;
 use crate::edges::disk::{Job, ReplicaJob};
 use crate::edges::store::Decided;
@@ -29,6 +32,7 @@ const SWEEP_REST: Duration = Duration::from_millis(20);
 /// Looks after sites as long as the node lives.
 pub(super) async fn look_after(shared: Weak<Shared>, upkeep_every: Duration) {
     let mut upkeep = Instant::now() + upkeep_every;
+    let mut begun: BTreeMap<String, Begun> = BTreeMap::new();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(shared) = shared.upgrade() else { return };
@@ -39,9 +43,10 @@ pub(super) async fn look_after(shared: Weak<Shared>, upkeep_every: Duration) {
         sweep(node).await;
         let first = node.cluster().await.and_then(|view| view.alive.into_iter().min());
         if first != Some(node_of(&shared.me)) {
+            begun.clear(); // it is somebody else's now
             continue;
         }
-        shared.do_duties(node, swarm).await;
+        shared.do_duties(node, swarm, &mut begun).await;
         shared.note_failings(node, swarm).await;
         if Instant::now() >= upkeep {
             upkeep = Instant::now() + upkeep_every;
@@ -68,7 +73,7 @@ async fn sweep(node: &Arc<Node>) {
 }
 
 impl Shared {
-    async fn do_duties(&self, node: &Node, swarm: &Arc<Swarm>) {
+    async fn do_duties(&self, node: &Node, swarm: &Arc<Swarm>, begun: &mut BTreeMap<String, Begun>) {
         let crawls = node.crawls();
         let needs = |site: &&Arc<SiteDefinition>| {
             let site = &site.site;
@@ -84,13 +89,32 @@ impl Shared {
             return; // slots without a holder: what they count is not known
         }
         let counts = by_name(&counts);
+        let mut now: Option<BTreeMap<String, CrawlCounts>> = None;
+        begun.retain(|id, begun| sites.iter().any(|site| site.site.id == *id && begun.is_of(&site.site)));
         for site in sites {
-            let counted = counts.get(&site.crawl_name()).copied().unwrap_or_default();
-            let come = Come { contents: counted.totals.processed, errors: counted.totals.failed, open: counted.open };
+            let id = site.site.id.as_str();
+            let come = |counts: &BTreeMap<String, CrawlCounts>| {
+                let counted = counts.get(&site.crawl_name()).copied().unwrap_or_default();
+                // The period is tuned by what waited before anything was put up again.
+                let open = begun.get(id).map_or(counted.open, |begun| begun.open);
+                Come { contents: counted.totals.processed, errors: counted.totals.failed, open }
+            };
+            if duties(&site, come(&counts), unix_ms()).is_empty() {
+                continue;
+            }
+            // Looking is free, and may be of a moment ago. What is done is done by what is there now: room that was made is not made twice.
+            if now.is_none() {
+                let anew = self.count_anew(node, swarm).await;
+                if super::site::missing(&anew).is_some() {
+                    return;
+                }
+                now = Some(by_name(&anew));
+            }
+            let come = come(now.as_ref().unwrap_or(&counts));
             for duty in duties(&site, come, unix_ms()) {
-                if let Err(failed) = self.do_duty(node, swarm, &site, &duty).await {
+                if let Err(failed) = self.do_duty(node, swarm, &site, come, &duty, begun).await {
                     warn!(
-                        site = site.site.id,
+                        site = id,
                         why = failed.message,
                         "what a site needs could not be done, it will be tried again"
                     );
@@ -104,7 +128,9 @@ impl Shared {
         node: &Node,
         swarm: &Arc<Swarm>,
         site: &Arc<SiteDefinition>,
+        come: Come,
         duty: &Duty,
+        begun: &mut BTreeMap<String, Begun>,
     ) -> Result<(), Failed> {
         let id = site.site.id.as_str();
         match duty {
@@ -114,18 +140,32 @@ impl Shared {
                 self.change_site(node, swarm, id, &change).await?;
             }
             Duty::MakeRoom { condition, order, count } => {
-                let gone = self.amend_where(node, swarm, site, condition, order, *count, Amendment::Delete).await?;
-                debug!(site = id, gone, "room is made");
+                let which = Which { condition: condition.clone(), order: order.clone(), limit: *count, offset: 0 };
+                let Amended { changed, .. } = self.amend_where(node, swarm, site, which, Amendment::Delete).await?;
+                debug!(site = id, changed, "room is made");
             }
-            Duty::Recrawl { next, delete, renew } => {
-                // The date first: should anything of the rest fail, the site is not crawled again and again.
+            Duty::Recrawl { delete, renew, next } => {
+                let begun_now = || Begun::now(&site.site, come.open, unix_ms());
+                let this = begun.entry(id.to_owned()).or_insert_with(begun_now).clone();
+                let steps = delete.iter().map(|condition| (condition, Amendment::Delete));
+                for (condition, amendment) in steps.chain([(renew, Amendment::Renew)]) {
+                    let which = Which {
+                        condition: this.left(condition),
+                        order: String::new(),
+                        limit: RECRAWL_URLS_AT_ONCE,
+                        offset: 0,
+                    };
+                    let Amended { found, changed } = self.amend_where(node, swarm, site, which, amendment).await?;
+                    debug!(site = id, changed, ?amendment, "a site is being crawled again");
+                    if found >= RECRAWL_URLS_AT_ONCE && changed > 0 {
+                        return Ok(()); // there may be more: the next look finds it due, and goes on
+                    }
+                }
+                // The date last: should anything before it fail, or this node die, the site is still due.
                 let change = Change::Replace(Arc::clone(site), next.clone());
                 self.change_site(node, swarm, id, &change).await?;
-                if let Some(condition) = delete {
-                    self.delete_where(node, swarm, site, condition, RECRAWL_URLS_MAX).await?;
-                }
-                let put_up = self.amend_where(node, swarm, site, renew, "", RECRAWL_URLS_MAX, Amendment::Renew).await?;
-                info!(site = id, put_up, "a site is crawled again");
+                begun.remove(id);
+                info!(site = id, "a site is crawled again");
             }
         }
         Ok(())
@@ -166,7 +206,10 @@ impl Shared {
             let lives =
                 matches!(site.site.state, state::ACTIVE | state::SUSPENDED) && site.site.mode(upkeep::mode::AGE);
             if let Some(condition) = site.site.aging().filter(|_| lives)
-                && let Err(failed) = self.delete_where(node, swarm, &site, &condition, upkeep::SHARE).await
+                && let Err(failed) = {
+                    let oldest = Which::oldest(&condition, upkeep::SHARE);
+                    self.amend_where(node, swarm, &site, oldest, Amendment::Delete).await
+                }
             {
                 debug!(site = site.site.id, why = failed.message, "aging waits");
             }

@@ -10,6 +10,7 @@ use proto::id::SLOTS;
 use proto::key::UrlKey;
 use proto::record::UrlState;
 use proto::site::history::{frequencies, together};
+use proto::site::upkeep::Which;
 use proto::site::{Operation, SiteDefinition, Upkeep, UrlOrder, code, state, upkeep};
 use serde_json::{Value as Json, json};
 use tokio::time::Duration;
@@ -26,6 +27,12 @@ use crate::node::Node;
 const PATIENCE: Duration = Duration::from_secs(50);
 /// Deleted URLs that one node tells at once.
 const DELETED_COUNTED: usize = 5_000;
+
+/// URLs that were meant, and those of them that were changed: somebody else may have been faster.
+pub(super) struct Amended {
+    pub(super) found: usize,
+    pub(super) changed: usize,
+}
 
 impl Shared {
     /// What every node says in time, by its name; this one first.
@@ -86,65 +93,45 @@ impl Shared {
         swarm: &Arc<Swarm>,
         body: Json,
     ) -> Result<(Json, Option<String>), Failed> {
-        let request = Upkeep::read(body)?;
+        let request = Upkeep::read(body, Operation::UrlAge)?;
         let (mut told, mut missing) = (Vec::new(), None);
         for site in self.kept_up(node, swarm, &request).await? {
             let aging =
                 matches!(site.site.state, state::ACTIVE | state::SUSPENDED) && site.site.mode(upkeep::mode::AGE);
-            let condition = match &request.criterions {
-                Some(said) => Some(said.condition.clone()),
-                None if aging => site.site.aging(),
-                None => None,
-            };
-            let Some(condition) = condition else { continue };
-            match self.delete_where(node, swarm, &site, &condition, request.share()).await {
-                Ok(count) => told.push(json!([site.site.id, count])),
+            let otherwise = site.site.aging().filter(|_| aging);
+            if request.criterions.is_none() && otherwise.is_none() {
+                continue;
+            }
+            let which = request.which(otherwise.as_deref().unwrap_or_default());
+            match self.amend_where(node, swarm, &site, which, Amendment::Delete).await {
+                Ok(aged) => told.push(json!([site.site.id, aged.changed])),
                 Err(failed) => missing = Some(failed.message),
             }
         }
         Ok((Json::Array(told), missing))
     }
 
-    /// Deletes URLs of a site that meet a condition; how many.
-    pub(super) async fn delete_where(
-        &self,
-        node: &Node,
-        swarm: &Arc<Swarm>,
-        site: &SiteDefinition,
-        condition: &str,
-        limit: usize,
-    ) -> Result<usize, Failed> {
-        self.amend_where(node, swarm, site, condition, "UDate", limit, Amendment::Delete).await
-    }
-
-    /// Changes URLs of a site that meet a condition, the first ones in an order; how many.
-    #[allow(clippy::too_many_arguments)] // which, of what, and how
+    /// Changes URLs of a site that are meant, with what goes with them.
     pub(super) async fn amend_where(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         site: &SiteDefinition,
-        condition: &str,
-        order: &str,
-        limit: usize,
+        which: Which,
         amendment: Amendment,
-    ) -> Result<usize, Failed> {
-        let text = QueryText::Criterions {
-            condition: condition.to_owned(),
-            order: order.to_owned(),
-            limit,
-            offset: 0,
-            urls_only: true,
-        };
+    ) -> Result<Amended, Failed> {
+        let Which { condition, order, limit, offset } = which;
+        let text = QueryText::Criterions { condition, order, limit, offset, urls_only: true };
         let answered = self.look(node, swarm, &text, &[&site.site.id]).await?;
         if let Some(why) = answered.missing {
             return Err(Failed::new(code::NOT_KEPT, format!("{why}; which URLs are meant cannot be said now")));
         }
         let urls = objects(answered.table);
         let names = urls.iter().filter_map(|url| url["url"].as_str()).map(|url| UrlName::Url(url.to_owned())).collect();
-        let changed = self.amend(node, swarm, &site.crawl_name(), names, amendment).await;
+        let changed = self.amend_with_notes(node, swarm, &site.crawl_name(), names, amendment).await;
         let changed = changed.map_err(|error| Failed::new(code::NOT_KEPT, error))?;
-        Ok(changed.iter().filter(|changed| **changed == Some(true)).count())
+        let changed = changed.iter().filter(|changed| **changed == Some(true)).count();
+        Ok(Amended { found: urls.len(), changed })
     }
 
     /// Removes what leads to the contents of deleted URLs, some of each site: the id of each site that had such, and how many.
@@ -154,7 +141,7 @@ impl Shared {
         swarm: &Arc<Swarm>,
         body: Json,
     ) -> Result<(Json, Option<String>), Failed> {
-        let request = Upkeep::read(body)?;
+        let request = Upkeep::read(body, Operation::UrlPurge)?;
         let (mut told, mut missing) = (Vec::new(), None);
         for site in self.kept_up(node, swarm, &request).await? {
             match self.purge_site(node, swarm, &site.crawl_name(), request.share()).await {
@@ -235,6 +222,9 @@ impl Shared {
         let deleted = known.into_iter().flatten().filter(|known| known.kept.record.state == UrlState::Deleted);
         let (keys, names): (Vec<UrlKey>, Vec<UrlName>) =
             deleted.map(|known| (known.copy.key, UrlName::Url(known.kept.record.url))).unzip();
+        // What was put beside them after they were deleted, or before anybody removed it then.
+        let ids = keys.iter().map(|key| (key.id().to_string(), None)).collect();
+        self.remove_notes(node, swarm, crawl, &ids).await?;
         for keys in keys.chunks(SCAN_ROWS) {
             let answers = self.everybody_says(node, swarm, &RecordsRequest::Purge(keys.to_vec()), PATIENCE).await;
             let silent: Vec<String> = answers.into_iter().filter_map(Result::err).collect();
@@ -253,7 +243,7 @@ impl Shared {
         swarm: &Arc<Swarm>,
         body: Json,
     ) -> Result<(Json, Option<String>), Failed> {
-        let request = Upkeep::read(body)?;
+        let request = Upkeep::read(body, Operation::FieldRecalculate)?;
         let sites = self.kept_up(node, swarm, &request).await?;
         let (mut told, mut silent) = (Vec::new(), Vec::new());
         for site in &sites {
@@ -271,8 +261,7 @@ impl Shared {
             }
             told.push((site, corrected, hosts));
         }
-        self.forget_counts().await;
-        let counts = self.list_crawls(node, swarm).await;
+        let counts = self.count_anew(node, swarm).await;
         let by_name = super::site::by_name(&counts);
         let told = told.into_iter().map(|(site, corrected, hosts)| {
             let site = counted(site, &by_name);

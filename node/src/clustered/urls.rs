@@ -84,6 +84,7 @@ impl Shared {
         let mut messages: Vec<String> = Vec::new();
         let mut by_crawl: BTreeMap<String, Vec<(usize, Discovered)>> = BTreeMap::new();
         let mut more: Vec<(usize, Placed)> = Vec::new();
+        self.make_sites(node, swarm, &bodies).await;
         for (at, body) in bodies.into_iter().enumerate() {
             match self.place(node, body).await {
                 Ok((placed, found)) => {
@@ -157,41 +158,29 @@ impl Shared {
     }
 
     async fn site_of(&self, node: &Node, new: &UrlNew, url: &CanonicalUrl) -> Result<Arc<SiteDefinition>, Failed> {
+        let (id, body) = match belongs(&node.crawls(), new, url)? {
+            Belongs::To(site) => return Ok(site),
+            Belongs::ToNew { id, body } => (id, body),
+        };
+        let made = self.site_new(node, body).await;
+        // Somebody else may have made it in this moment.
+        named(&node.crawls(), &id).ok_or_else(|| made.err().unwrap_or_else(|| Failed::no_site(&id)))
+    }
+
+    /// Makes the sites that URLs ask for and that are not there, some at once. What cannot be made is said with the URL, which asks for it once more.
+    async fn make_sites(&self, node: &Node, swarm: &Arc<Swarm>, bodies: &[Json]) {
         let crawls = node.crawls();
-        let named = |id: &str| crawls.site(id).map(|(site, _)| site).filter(|site| !site.deleted).cloned();
-        if let Some(id) = new.site_id.as_deref() {
-            let id = if id.is_empty() { GENERAL_SITE } else { id };
-            if let Some(site) = named(id) {
-                return Ok(site);
+        let missing = |body: &Json| {
+            let new = UrlNew::read(body.clone()).ok().filter(|new| new.site_select() == SiteSelect::Auto)?;
+            let url = CanonicalUrl::parse(&new.url, &self.urls).ok()?;
+            match belongs(&crawls, &new, &url).ok()? {
+                Belongs::ToNew { id, body } => Some((id, body)),
+                Belongs::To(_) => None,
             }
-            if new.site_select() == SiteSelect::None {
-                return Err(Failed::no_site(id));
-            }
-        } else if let Some(site) = longest_root(&crawls, url.as_str()) {
-            return Ok(site);
-        }
-        let general = || named(GENERAL_SITE).ok_or_else(|| Failed::no_site(GENERAL_SITE));
-        let origin = format!("{}/", url.origin());
-        let id = md5_hex(&origin);
-        match new.site_select() {
-            SiteSelect::Explicit => general(),
-            SiteSelect::Qualify => named(&id).map_or_else(general, Ok),
-            SiteSelect::Auto => match named(&id) {
-                Some(site) => Ok(site),
-                None => {
-                    self.site_new(node, json!({"id": id, "urls": [origin]})).await?;
-                    let (site, _) = node
-                        .crawls()
-                        .site(&id)
-                        .map(|(site, version)| (site.clone(), version))
-                        .ok_or_else(|| Failed::no_site(&id))?;
-                    Ok(site)
-                }
-            },
-            SiteSelect::None => {
-                let what = "is missing, and no site has a root URL that this one begins with".to_owned();
-                Err(BadRequest::new("siteId", what).into())
-            }
+        };
+        let sites: BTreeMap<String, Json> = bodies.iter().filter_map(missing).collect();
+        if sites.len() > 1 {
+            self.site_changes(node, swarm, sites.into_values().collect(), Operation::SiteNew).await;
         }
     }
 
@@ -417,24 +406,24 @@ impl Shared {
         alike: &Alike,
         names: Vec<UrlName>,
     ) -> Result<Vec<bool>, String> {
-        let Alike { crawl, amendment, delayed_type, .. } = alike;
+        let Alike { crawl, amendment, .. } = alike;
         let names = self.meant(node, swarm, crawl, names).await?;
         let known = self.known(node, swarm, crawl, names.clone()).await?;
         let is_there = |known: &Option<Known>| known.as_ref().is_some_and(|known| !known.kept.record.state.is_gone());
         let mut there: Vec<bool> = known.iter().map(is_there).collect();
         let (places, names): (Vec<usize>, Vec<UrlName>) =
             names.into_iter().enumerate().filter(|(at, _)| there[*at]).unzip();
-        let amended = self.amend(node, swarm, crawl, names.clone(), *amendment).await?;
+        let amended = self.amend_with_notes(node, swarm, crawl, names.clone(), *amendment).await?;
         for (at, amended) in places.into_iter().zip(amended) {
             there[at] = amended.is_some();
         }
-        self.clear_away(node, swarm, crawl, names, *amendment, *delayed_type).await?;
+        self.purge_now(node, swarm, alike, names).await?;
         Ok(there)
     }
 
     /// Changes the URLs that meet criterions; says how many were changed.
     async fn change_those(&self, node: &Node, swarm: &Arc<Swarm>, alike: &Alike, criterions: &Criterions) -> Outcome {
-        let Alike { site, crawl, amendment, delayed_type } = alike;
+        let Alike { site, crawl, amendment, .. } = alike;
         let kept = |error: String| Failed::new(code::NOT_KEPT, error);
         let query = criterions.query_of_all(Source::Urls)?;
         let text = QueryText::Criterions {
@@ -451,33 +440,49 @@ impl Shared {
         let urls = objects(answered.table);
         let names = urls.iter().filter_map(|url| url["url"].as_str()).map(|url| UrlName::Url(url.to_owned())).collect();
         let names: Vec<UrlName> = names;
-        let changed = self.amend(node, swarm, crawl, names.clone(), *amendment).await.map_err(kept)?;
-        self.clear_away(node, swarm, crawl, names, *amendment, *delayed_type).await.map_err(kept)?;
+        let changed = self.amend_with_notes(node, swarm, crawl, names.clone(), *amendment).await.map_err(kept)?;
+        self.purge_now(node, swarm, alike, names).await.map_err(kept)?;
         Ok(json!(changed.iter().filter(|changed| **changed == Some(true)).count()))
     }
 
-    /// What goes with URLs that were deleted or cleaned: their notes, and their contents. Those of deleted ones stay until they are purged, if that is not asked for now.
-    async fn clear_away(
+    /// Changes URLs, and removes the notes of those that are deleted or cleaned; says of each whether it is known, and whether it was changed.
+    pub(super) async fn amend_with_notes(
         &self,
         node: &Node,
         swarm: &Arc<Swarm>,
         crawl: &str,
         names: Vec<UrlName>,
         amendment: Amendment,
-        delayed_type: u8,
+    ) -> Result<Vec<Option<bool>>, String> {
+        if amendment == Amendment::Delete {
+            // Before the URLs: should the rest fail, they are still there, and whoever deletes them again finds what is left.
+            let known = self.known(node, swarm, crawl, names.clone()).await?;
+            let ids = known.iter().flatten().map(|known| (known.copy.key.id().to_string(), None)).collect();
+            self.remove_notes(node, swarm, crawl, &ids).await?;
+        }
+        let changed = self.amend(node, swarm, crawl, names.clone(), amendment).await?;
+        if amendment == Amendment::Clean {
+            // After them: what is theirs begins with the round that they are in now.
+            let known = self.known(node, swarm, crawl, names).await?;
+            let begins = |known: &Known| (known.copy.key.id().to_string(), Some(known.kept.record.progress.round));
+            let ids = known.iter().flatten().map(begins).collect();
+            self.remove_notes(node, swarm, crawl, &ids).await?;
+        }
+        Ok(changed)
+    }
+
+    /// Has the contents of URLs that were deleted go too, if that is asked for now and not left to purging.
+    async fn purge_now(
+        &self,
+        node: &Node,
+        swarm: &Arc<Swarm>,
+        alike: &Alike,
+        names: Vec<UrlName>,
     ) -> Result<(), String> {
-        if !matches!(amendment, Amendment::Delete | Amendment::Clean) {
-            return Ok(());
-        }
-        let known: Vec<Known> = self.known(node, swarm, crawl, names).await?.into_iter().flatten().collect();
-        let begins = |known: &Known| (amendment == Amendment::Clean).then_some(known.kept.record.progress.round);
-        let urls = known.iter().map(|known| (known.copy.key.id().to_string(), begins(known))).collect();
-        self.remove_notes(node, swarm, crawl, &urls).await?;
-        if amendment == Amendment::Delete && delayed_type == NOW {
-            let keys = known.into_iter().map(|known| (known.copy.key, known.kept.record.url)).collect();
-            self.purge_urls(node, swarm, crawl, keys).await?;
-        }
-        Ok(())
+        let Alike { crawl, amendment: Amendment::Delete, delayed_type: NOW, .. } = alike else { return Ok(()) };
+        let known = self.known(node, swarm, crawl, names).await?;
+        let keys = known.into_iter().flatten().map(|known| (known.copy.key, known.kept.record.url)).collect();
+        self.purge_urls(node, swarm, crawl, keys).await.map(drop)
     }
 }
 
@@ -515,6 +520,51 @@ pub(super) fn update_of(order: &UrlOrder) -> Result<Amendment, BadRequest> {
         )),
         (_, state) => {
             Err(BadRequest::new("state", format!("{} with this status: 0 enables, 1 disables", state.unwrap_or(0))))
+        }
+    }
+}
+
+/// Where a URL that is handed in belongs.
+enum Belongs {
+    To(Arc<SiteDefinition>),
+    /// To a site that is to be made of this.
+    ToNew {
+        id: String,
+        body: Json,
+    },
+}
+
+/// A site that is there.
+fn named(crawls: &Crawls, id: &str) -> Option<Arc<SiteDefinition>> {
+    crawls.site(id).map(|(site, _)| site).filter(|site| !site.deleted).cloned()
+}
+
+/// The site of a URL that is handed in: the one that it names, else that of the longest root URL, else as `siteSelect` says.
+fn belongs(crawls: &Crawls, new: &UrlNew, url: &CanonicalUrl) -> Result<Belongs, Failed> {
+    if let Some(id) = new.site_id.as_deref() {
+        let id = if id.is_empty() { GENERAL_SITE } else { id };
+        if let Some(site) = named(crawls, id) {
+            return Ok(Belongs::To(site));
+        }
+        if new.site_select() == SiteSelect::None {
+            return Err(Failed::no_site(id));
+        }
+    } else if let Some(site) = longest_root(crawls, url.as_str()) {
+        return Ok(Belongs::To(site));
+    }
+    let general = || named(crawls, GENERAL_SITE).ok_or_else(|| Failed::no_site(GENERAL_SITE));
+    let origin = format!("{}/", url.origin());
+    let id = md5_hex(&origin);
+    match (new.site_select(), named(crawls, &id)) {
+        (SiteSelect::Explicit, _) | (SiteSelect::Qualify, None) => general().map(Belongs::To),
+        (SiteSelect::Qualify | SiteSelect::Auto, Some(site)) => Ok(Belongs::To(site)),
+        (SiteSelect::Auto, None) => {
+            let body = json!({"id": id, "urls": [origin]});
+            Ok(Belongs::ToNew { id, body })
+        }
+        (SiteSelect::None, _) => {
+            let what = "is missing, and no site has a root URL that this one begins with".to_owned();
+            Err(BadRequest::new("siteId", what).into())
         }
     }
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use proto::crawl::retry::Failure;
 use proto::crawl::robots::{ROBOTS_BYTES_MAX, RobotsAnswer};
 use proto::url::{CanonicalUrl, UrlRules};
 
@@ -37,13 +38,28 @@ pub async fn robots_hop(
     product_token: &str,
     headers: Vec<(String, String)>,
 ) -> Result<RobotsAnswer, String> {
-    let Ok(url) = CanonicalUrl::parse(at, &UrlRules::AS_IT_IS) else { return Ok(RobotsAnswer::Absent) };
-    let order = FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), headers, ..FetchOrder::new(url.clone()) };
-    let fetched = match web.fetch(&order).await {
+    let Some(order) = robots_order(at, headers) else { return Ok(RobotsAnswer::Absent) };
+    let fetched = web.fetch(&order).await.map_err(|error| error.failure());
+    robots_said(&order.url, fetched, product_token)
+}
+
+/// What a robots.txt is asked for with; `None` if that is no URL.
+pub fn robots_order(at: &str, headers: Vec<(String, String)>) -> Option<FetchOrder> {
+    let url = CanonicalUrl::parse(at, &UrlRules::AS_IT_IS).ok()?;
+    Some(FetchOrder { cut_at_bytes: Some(ROBOTS_BYTES_MAX), headers, ..FetchOrder::new(url) })
+}
+
+/// What a robots.txt says that was asked for, or where a redirect leads.
+pub fn robots_said(
+    url: &CanonicalUrl,
+    fetched: Result<Fetched, Failure>,
+    product_token: &str,
+) -> Result<RobotsAnswer, String> {
+    let fetched = match fetched {
         Ok(fetched) => fetched,
-        Err(error) => {
-            tracing::warn!(url = url.as_str(), %error, "robots.txt cannot be had, its host is left alone");
-            return Ok(RobotsAnswer::from_fetch(Err(error.failure()), product_token));
+        Err(failure) => {
+            tracing::warn!(url = url.as_str(), %failure, "robots.txt cannot be had, its host is left alone");
+            return Ok(RobotsAnswer::from_fetch(Err(failure), product_token));
         }
     };
     let target = fetched.location().filter(|_| (300..400).contains(&fetched.status));

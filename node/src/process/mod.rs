@@ -169,14 +169,19 @@ impl Processed {
     }
 }
 
+/// Why a site does not want a page at all: then its links are not followed either.
+pub fn unwanted(rules: &Processing, page: &Fresh<'_>) -> Option<ErrorBit> {
+    if !rules.allows(&page.extracted.media_type) {
+        return Some(ErrorBit::WrongMime);
+    }
+    (!rules.passes(Moment::Fetched, &Seen::page(page), page.fetched_at)).then_some(ErrorBit::CrawlerFilters)
+}
+
 /// Processes a page by the rules of its site.
 pub fn process(rules: &Processing, page: &Fresh<'_>) -> Processed {
     let (seen, now) = (Seen::page(page), page.fetched_at);
-    if !rules.allows(&page.extracted.media_type) {
-        return Processed { unwanted: true, ..Processed::skipped(ErrorBit::WrongMime) };
-    }
-    if !rules.passes(Moment::Fetched, &seen, now) {
-        return Processed { unwanted: true, ..Processed::skipped(ErrorBit::CrawlerFilters) };
+    if let Some(bit) = unwanted(rules, page) {
+        return Processed { unwanted: true, ..Processed::skipped(bit) };
     }
     if rules.only_judges() {
         return Processed::default();

@@ -185,6 +185,55 @@ fn other_alphabets_in_other_charsets() {
     );
 }
 
+/// Scripts with markup in them, menus, advertisements, comments of readers and open paragraphs around the article: a hundred kilobytes of them.
+#[test]
+fn an_article_in_a_page_of_a_portal() {
+    let template = json!({"tags": {
+        "title": {"target": "h1[itemprop=headline]", "mandatory": 1},
+        "lead": {"target": "p.standfirst"},
+        "authors": {"target": "//div[@class='byline']/a[@rel='author']", "join": "concat", "delimiter": "; "},
+        "pubdate": {"target": "//time[@itemprop='datePublished']", "type": "datetime"},
+        "image": {"target": "article figure picture", "type": "image"},
+        "photo": {"target": "figcaption", "begin": "Photo: "},
+        "quote": {"target": "article blockquote p.quote"},
+        "cost": {"target": "//table[@class='figures']//tr[td='Deck']/td[2]"},
+        "paragraphs": {"target": "count(//article/p[not(@class)])"},
+        "comments": {"target": "count(//section[@id='comments']/div[contains(@class, 'comment')])"},
+        "last_comment": {"target": "#comments .comment:last-of-type .text"},
+        "related": {"target": "//aside[@class='related'][1]//a/@href", "join": "concat", "delimiter": " "},
+        "correction": {"target": "p.correction", "type": "html"}}});
+    let url = "https://courier.example/2026/11/12/harbour-bridge";
+    snapshot("portal", "portal.html", "text/html; charset=utf-8", url, json!({"template": template}));
+}
+
+#[test]
+fn a_listing_of_a_shop_is_a_product_for_each_card() {
+    let template = json!({"tags": {
+        "name": {"target": ".card__name", "mandatory": 1},
+        "sku": {"target": "@data-sku"},
+        "price": {"target": ".price", "attribute": "content"},
+        "was": {"target": "s.was"},
+        "height": {"target": "substring-after(.//li[b='Height:'], ': ')"},
+        "link": {"target": "a.card__link", "attribute": "href"},
+        "pieces": {"target": ".stock", "postProcessing": "([0-9]+)"}},
+        "items": "//div[starts-with(@class, 'card')]"});
+    let said = json!({"template": template, "PROCESSOR_NAME": "SCRAPER_MULTI_ITEMS"});
+    snapshot("listing", "listing.html", "text/html", "https://quay.example/shop/lanterns/", said);
+}
+
+#[test]
+fn a_long_thread_of_tables_in_an_old_charset() {
+    let template = json!({"tags": {
+        "author": {"target": "b.user", "mandatory": 1},
+        "pubdate": {"target": ".date", "type": "datetime"},
+        "quoted": {"target": "blockquote.quote", "begin": "Цитата: "},
+        "text": {"target": "./table//div[@class='body']"},
+        "id": {"target": "@id"}},
+        "items": "td.post"});
+    let said = json!({"template": template, "PROCESSOR_NAME": "SCRAPER_MULTI_ITEMS", "TIMEZONE": "+0300"});
+    snapshot("thread", "thread.html", "text/html", "https://port.example/forum/12/77", said);
+}
+
 #[test]
 fn store_only_keeps_the_text() {
     snapshot("store", "forum.html", "text/html", "https://wheels.example/t/77", json!({"PROCESSOR_NAME": "STORE"}));

@@ -31,12 +31,17 @@ pub enum CrawlRequest {
         /// Who is to; only asked if absent.
         fetch: Option<Fetch>,
     },
+    /// As [`CrawlRequest::Here`], counted now and not told from memory: something is to be done by it.
+    HereNow,
 }
 
 impl CrawlRequest {
     /// Whether it only looks.
     pub fn is_question(&self) -> bool {
-        matches!(self, CrawlRequest::List | CrawlRequest::Here | CrawlRequest::Fetch { fetch: None, .. })
+        matches!(
+            self,
+            CrawlRequest::List | CrawlRequest::Here | CrawlRequest::HereNow | CrawlRequest::Fetch { fetch: None, .. }
+        )
     }
 }
 

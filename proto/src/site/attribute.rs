@@ -79,6 +79,20 @@ impl Attribute {
         Ok(Attribute { url_md5: attribute.url_md5.to_ascii_lowercase(), ..attribute })
     }
 
+    /// Reads which are to go: those of a name, of a URL, or that meet criterions; never all of a site because nothing is said.
+    pub fn read_deleted(body: Json) -> Result<Attribute, BadRequest> {
+        let which = Attribute::read_which(body)?;
+        match &which.criterions {
+            Some(criterions) if which.name.is_empty() => criterions.check_meant()?,
+            None if which.name.is_empty() && which.url_md5.is_empty() => {
+                let what = "is missing: which attributes are to go? By name, urlMd5 or criterions".to_owned();
+                return Err(BadRequest::new("name", what));
+            }
+            _ => {}
+        }
+        Ok(which)
+    }
+
     /// As it is told.
     pub fn json(&self) -> Json {
         json!({

@@ -6,10 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Ignored;
 use super::operation::BadRequest;
 use super::page_filter::{Moment, PageFilter};
-use super::times;
+use super::{Ignored, Site, times};
 
 /// Looks at URLs when they are collected.
 const STAGE_COLLECT: u8 = 0;
@@ -17,7 +16,7 @@ const STAGE_COLLECT: u8 = 0;
 const STAGE_ALL: u8 = 5;
 /// Looks at the protocols of URLs when they are collected.
 const STAGE_PROTOCOL: u8 = 6;
-/// Looks at where redirects lead; here those are links like others.
+/// Looks at where redirects lead, besides what looks at links.
 const STAGE_REDIRECT: u8 = 8;
 
 pub(super) const OP_REGEX: u8 = 0;
@@ -89,6 +88,12 @@ impl SiteFilter {
         self.takes() != (self.op_code == OP_DIFFERENT)
     }
 
+    /// A line of its pattern as a regular expression on URLs.
+    fn expression(&self, line: &str, unix_ms: u64) -> String {
+        let line = times::with_times(line, unix_ms);
+        if self.op_code == OP_REGEX { line.into_owned() } else { format!("^{}$", regex::escape(&line)) }
+    }
+
     pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
         self.pattern.lines().map(str::trim).filter(|line| !line.is_empty())
     }
@@ -142,26 +147,49 @@ impl SiteFilter {
     }
 }
 
-/// Whether filters that look at URLs have times in them.
+/// Whether it is switched on and looks at links.
+fn is_of_links(filter: &&SiteFilter) -> bool {
+    filter.state != 0 && filter.stage != STAGE_REDIRECT && Moment::of_stage(filter.stage).is_none()
+}
+
+/// Whether filters that look at links have times in them.
 pub(super) fn have_times(filters: &[SiteFilter]) -> bool {
-    let of_urls = |filter: &&SiteFilter| filter.state != 0 && Moment::of_stage(filter.stage).is_none();
-    filters.iter().filter(of_urls).any(|filter| times::has_times(&filter.pattern))
+    filters.iter().filter(is_of_links).any(|filter| times::has_times(&filter.pattern))
+}
+
+/// Filters that look at where redirects lead. That is a link too, which the other filters must take: so these leave out more, and never less.
+#[derive(Clone, Debug, Default)]
+pub struct RedirectFilters(Vec<SiteFilter>);
+
+impl RedirectFilters {
+    /// Those of a site that are switched on.
+    pub fn of_site(site: &Site) -> RedirectFilters {
+        let on = site.filters.iter().filter(|filter| filter.state != 0 && filter.stage == STAGE_REDIRECT);
+        RedirectFilters(on.cloned().collect())
+    }
+
+    /// Whether a redirect to this URL is followed.
+    pub fn pass(&self, target: &str, unix_ms: u64) -> bool {
+        // Few sites have any, and few pages redirect: they are made when one does, with the times of that moment.
+        let matches = |filter: &&SiteFilter| {
+            let pattern = |line: &str| regex::Regex::new(&filter.expression(line, unix_ms));
+            filter.lines().any(|line| pattern(line).is_ok_and(|pattern| pattern.is_match(target)))
+        };
+        let (including, excluding): (Vec<&SiteFilter>, Vec<&SiteFilter>) =
+            self.0.iter().partition(|filter| filter.includes());
+        !excluding.iter().any(|filter| matches(filter))
+            && (including.is_empty() || including.iter().any(|filter| matches(filter)))
+    }
 }
 
 /// The regular expressions of which one must match a URL at a moment, if there are any, and those of which none may.
 pub(super) fn patterns(filters: &[SiteFilter], unix_ms: u64) -> (Vec<String>, Vec<String>) {
     let (mut include, mut exclude) = (Vec::new(), Vec::new());
-    let of_urls = |filter: &&SiteFilter| filter.state != 0 && Moment::of_stage(filter.stage).is_none();
     let (protocols, urls): (Vec<&SiteFilter>, Vec<&SiteFilter>) =
-        filters.iter().filter(of_urls).partition(|filter| filter.stage == STAGE_PROTOCOL);
+        filters.iter().filter(is_of_links).partition(|filter| filter.stage == STAGE_PROTOCOL);
     for filter in urls {
         let list = if filter.includes() { &mut include } else { &mut exclude };
-        let pattern = |line: &str| match filter.op_code {
-            OP_REGEX => times::with_times(line, unix_ms).into_owned(),
-            OP_EQUAL | OP_DIFFERENT => format!("^{}$", regex::escape(&times::with_times(line, unix_ms))),
-            _ => unreachable!("checked"),
-        };
-        list.extend(filter.lines().map(pattern));
+        list.extend(filter.lines().map(|line| filter.expression(line, unix_ms)));
     }
     let matches = |filter: &SiteFilter, protocol: &str| {
         filter.lines().any(|line| match filter.op_code {

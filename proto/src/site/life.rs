@@ -4,18 +4,18 @@
 //! looked at, and deleting what is deleted changes nothing.
 
 use super::operation::BadRequest;
-use super::upkeep::mode;
+use super::upkeep::{self, mode};
 use super::{Site, SiteDefinition, state};
 use crate::date;
 use crate::error_mask::ErrorBit;
-use crate::query::{Query, Source};
+use crate::query::{Query, ROWS_MAX, Source};
 
 /// Steps, bounds and default of the period that is tuned, in minutes.
 const PERIOD_STEP: u64 = 15;
 const PERIOD_MIN: u64 = 15;
 const PERIOD_MAX: u64 = 1_440;
-/// URLs that are put up again when a site is crawled again, at most.
-pub const RECRAWL_URLS_MAX: usize = 10_000;
+/// URLs of a site that is crawled again that are dealt with at once; the others have their turn when the site is looked at the next time.
+pub const RECRAWL_URLS_AT_ONCE: usize = ROWS_MAX;
 /// What is put up again, and what makes room, if nothing else is said.
 const ROOTS: &str = "parentMd5 = ''";
 const OLDEST_PAGES: &str = "parentMd5 <> '' AND status = 7";
@@ -47,15 +47,42 @@ pub enum Duty {
         /// How many.
         count: usize,
     },
-    /// Crawl it again.
+    /// Crawl it again: each of the three steps when the one before it is done, so that who takes over in the middle finds that it is still due.
     Recrawl {
-        /// Its definition from then on.
-        next: Box<Site>,
         /// What is deleted before.
         delete: Option<String>,
         /// What is put up again.
         renew: String,
+        /// Its definition from then on.
+        next: Box<Site>,
     },
+}
+
+/// A recrawl that has begun. Only the steward remembers it: another one begins it anew, which asks for some URLs twice and forgets none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    date: Option<String>,
+    unix_ms: u64,
+    /// URLs that waited when it began.
+    pub open: u64,
+}
+
+impl Begun {
+    /// The recrawl of a site that is due.
+    pub fn now(site: &Site, open: u64, unix_ms: u64) -> Begun {
+        Begun { date: site.recrawl_date.clone(), unix_ms, open }
+    }
+
+    /// Whether it is the one that is due.
+    pub fn is_of(&self, site: &Site) -> bool {
+        self.date == site.recrawl_date
+    }
+
+    /// Those of the URLs that meet `condition` for which nothing was done yet: they do not wait, and were last crawled before it began.
+    pub fn left(&self, condition: &str) -> String {
+        let next_second = date::format((self.unix_ms / 1_000 + 1) * 1_000);
+        format!("({condition}) AND UDate < '{next_second}' AND (status <> 1 OR state <> 0)")
+    }
 }
 
 /// What is to be done for a site at this moment.
@@ -75,7 +102,7 @@ pub fn duties(definition: &SiteDefinition, come: Come, now_unix_ms: u64) -> Vec<
             Some(count) if count > 0 => Duty::MakeRoom {
                 condition: site.text("AUTO_REMOVE_RESOURCES_WHERE").unwrap_or(OLDEST_PAGES).to_owned(),
                 order: site.text("AUTO_REMOVE_RESOURCES_ORDER").unwrap_or("UDate").to_owned(),
-                count: usize::try_from(count).unwrap_or(usize::MAX).min(crate::query::ROWS_MAX),
+                count: usize::try_from(count).unwrap_or(usize::MAX).min(ROWS_MAX),
             },
             _ => Duty::Suspend(ErrorBit::SiteResourcesMax),
         });
@@ -92,9 +119,9 @@ pub fn duties(definition: &SiteDefinition, come: Come, now_unix_ms: u64) -> Vec<
         };
         let wants_delete = site.text("RECRAWL_DELETE").is_some_and(|value| value != "0");
         duties.push(Duty::Recrawl {
-            next: Box::new(next),
             delete: wants_delete.then(|| site.text("RECRAWL_DELETE_WHERE").unwrap_or(JUNK).to_owned()),
             renew: site.text("RECRAWL_WHERE").unwrap_or(ROOTS).to_owned(),
+            next: Box::new(next),
         });
     }
     duties
@@ -145,6 +172,12 @@ impl Site {
         }
         if self.number("RECRAWL_PERIOD_MODE").is_some_and(|mode| mode > 1) {
             return bad("RECRAWL_PERIOD_MODE", "0 keeps the period, 1 tunes it".to_owned());
+        }
+        for name in ["RECRAWL_WHERE", "RECRAWL_DELETE_WHERE"] {
+            if let Some(condition) = self.text(name) {
+                // With what is added to it when the time has come.
+                upkeep::check_condition(name, &Begun::now(self, 0, 0).left(condition))?;
+            }
         }
         let (least, most) = self.period_bounds();
         if least > most {
@@ -235,7 +268,7 @@ mod tests {
     #[test]
     fn a_site_is_crawled_again_when_its_date_has_come() {
         let before = json!({"recrawlPeriod": 60, "recrawlDate": date::format(NOW - 1_000)});
-        let [Duty::Recrawl { next, delete: None, renew }] = &duties(&site(before.clone()), Come::default(), NOW)[..]
+        let [Duty::Recrawl { delete: None, renew, next }] = &duties(&site(before.clone()), Come::default(), NOW)[..]
         else {
             panic!("it is due");
         };
@@ -271,8 +304,40 @@ mod tests {
     }
 
     #[test]
+    fn a_recrawl_that_has_begun_leaves_out_what_is_done() {
+        use crate::query::{Condition, Row, Value};
+        struct Url(u8, u8, u64);
+        impl Row for Url {
+            fn value(&self, field: &'static str) -> Value {
+                match field {
+                    "status" => Value::int(self.0),
+                    "state" => Value::int(self.1),
+                    "UDate" => Value::Time(self.2),
+                    "parentMd5" => Value::text(""),
+                    _ => Value::Null,
+                }
+            }
+        }
+        let due = site(json!({"recrawlDate": date::format(NOW - 1_000)})).site;
+        let begun = Begun::now(&due, 3, NOW);
+        assert!(begun.is_of(&due) && !begun.is_of(&Site { recrawl_date: None, ..due }));
+        let condition = Condition::parse(Source::Urls, &begun.left(ROOTS)).unwrap();
+        for (url, left, why) in [
+            (Url(7, 0, NOW - 5), true, "crawled before"),
+            (Url(4, 2, NOW - 5), true, "failed before"),
+            (Url(1, 1, NOW - 5), true, "switched off"),
+            (Url(1, 0, NOW - 5), false, "put up, and waits"),
+            (Url(7, 0, NOW + 1_000), false, "put up, and crawled since"),
+        ] {
+            assert_eq!(condition.admits(&url, NOW), left, "{why}");
+        }
+    }
+
+    #[test]
     fn every_default_condition_is_one() {
         for condition in [ROOTS, OLDEST_PAGES, JUNK] {
+            let left = Begun::now(&Site::default(), 0, NOW).left(condition);
+            assert!(Query::of_criterions(Source::Urls, &left, "", None, 0).is_ok(), "{left}");
             assert!(Query::of_criterions(Source::Urls, condition, "UDate", None, 0).is_ok(), "{condition}");
         }
     }

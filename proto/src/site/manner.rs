@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use regex::Regex;
 use serde_json::Value as Json;
 
+use super::filter::RedirectFilters;
 use super::operation::BadRequest;
 use super::{Property, Site, SiteProxy};
 use crate::scrape::Target;
@@ -51,6 +52,8 @@ pub struct Manner {
     /// Types of content, in lower case, and what they are taken for.
     types: BTreeMap<String, String>,
     proxy: Option<SiteProxy>,
+    /// Which redirects are followed.
+    pub redirects: RedirectFilters,
 }
 
 /// Where links stand.
@@ -157,6 +160,7 @@ impl Manner {
             redirects_max: number(HTTP_REDIRECTS)?,
             refreshes_max: number(HTML_REDIRECTS)?,
             collect,
+            redirects: RedirectFilters::of_site(site),
         })
     }
 

@@ -36,7 +36,7 @@ pub use self::attribute::{ATTRIBUTE_NAME_BYTES_MAX, Attribute};
 pub use self::content::{UrlContent, UrlPut};
 pub use self::custom::SqlCustom;
 pub use self::fetch::{FetchLock, Turns, UrlFetch, shares};
-pub use self::filter::SiteFilter;
+pub use self::filter::{RedirectFilters, SiteFilter};
 pub use self::frequency::{Allowed, Frequencies, Turn};
 pub use self::gone::Gone;
 pub use self::manner::{Manner, Places};

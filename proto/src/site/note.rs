@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clients::record::Version;
 use crate::cluster::copy::{Body, RecordCopy};
-use crate::id::{NodeId, Slot, UrlId};
+use crate::id::{NodeId, Round, Slot, UrlId};
 use crate::key::UrlKey;
 use crate::wire::{self, WireError};
 
@@ -19,6 +19,8 @@ pub const NAME_BYTES_MAX: usize = 64;
 
 /// What the part of a note's key begins with; no host does, and no queue of clients.
 const MARK: char = '\u{3}';
+/// The name of the note that says from which round on the contents of a URL are its own: URL_CLEANUP forgot those before.
+const CLEANED: &str = "cleaned";
 /// Stands for the site itself among the shards.
 const OF_SITE: &str = "-";
 
@@ -88,7 +90,31 @@ pub fn key(crawl: &str, kind: NoteKind, url: &str, name: &str) -> UrlKey {
     UrlKey::from_bytes(&key)
 }
 
+/// The first round whose contents are still those of a URL, by the notes about it.
+pub fn begins<'a>(notes: impl IntoIterator<Item = &'a Note>, url: &str) -> Round {
+    let text =
+        notes.into_iter().find(|note| note.is_cleaned() && note.url == url).and_then(|note| note.value.as_deref());
+    text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).unwrap_or(0)
+}
+
 impl Note {
+    /// Says that what was found of a URL before a round was forgotten.
+    pub fn cleaned(url: &str, begins: Round) -> Note {
+        Note {
+            version: Version::default(),
+            kind: NoteKind::Content,
+            url: url.to_owned(),
+            name: CLEANED.to_owned(),
+            value: Some(begins.to_string().into_bytes()),
+            created_ms: 0,
+        }
+    }
+
+    /// Whether it says that.
+    pub fn is_cleaned(&self) -> bool {
+        self.kind == NoteKind::Content && self.name == CLEANED
+    }
+
     /// A note after `before`, if there was one: its time of birth stays as long as it has a value.
     pub fn after(before: Option<&Note>, mut note: Note, node: NodeId, unix_ms: u64) -> Note {
         note.version = before.map(|before| before.version).unwrap_or_default().next(node, unix_ms);
@@ -133,6 +159,14 @@ mod tests {
             value: Some(value.into()),
             created_ms,
         }
+    }
+
+    #[test]
+    fn a_url_that_was_cleaned_begins_with_a_later_round() {
+        let notes = [note("ab", "7"), Note::cleaned("ab", 3), Note::cleaned("cd", 5)];
+        assert_eq!(["ab", "cd", "ef"].map(|url| begins(&notes, url)), [3, 5, 0]);
+        let removed = [Note { value: None, ..Note::cleaned("ab", 3) }];
+        assert_eq!(begins(&removed, "ab"), 0);
     }
 
     #[test]

@@ -369,6 +369,20 @@ impl Criterions {
 }
 
 impl Criterions {
+    /// Whether they say nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.condition.trim().is_empty() && self.order.trim().is_empty() && self.limit.is_none()
+    }
+
+    /// Refuses those by which everything would be changed although nobody said so.
+    pub(super) fn check_meant(&self) -> Result<(), BadRequest> {
+        if self.condition.trim().is_empty() && self.limit.is_none() {
+            let what = "is empty, which would mean all; say which, 1 = 1 if it is all, or how many with LIMIT";
+            return Err(BadRequest::new("criterions.WHERE", what.to_owned()));
+        }
+        Ok(())
+    }
+
     /// The query that they are where all are meant that meet them, up to the largest answer, if no LIMIT is said.
     pub fn query_of_all(&self, source: Source) -> Result<Query, BadRequest> {
         let limit = self.limit.clone().or(Some(Json::from(ROWS_MAX)));
@@ -394,6 +408,9 @@ impl SiteDelete {
         let request: SiteDelete = read(body)?;
         if request.id.is_empty() == request.criterions.is_none() {
             return Err(BadRequest::new("id", "name either a site or criterions".to_owned()));
+        }
+        if let Some(criterions) = &request.criterions {
+            criterions.check_meant()?;
         }
         check_delay(request.delayed_type)?;
         Ok(request)

@@ -154,6 +154,28 @@ fn history_goes_with_the_urls_of_a_site_and_whoever_wants_it_kept_hears_that() {
 }
 
 #[test]
+fn filters_of_redirects_look_at_redirects_alone() {
+    let of = |filters: serde_json::Value| {
+        let site = site(json!({"id": "a", "urls": ["http://a.example/"], "filters": filters}));
+        (RedirectFilters::of_site(&site), SiteDefinition::new(site))
+    };
+    let one = |pattern: &str, action: i8, op_code: u8| json!({"pattern": pattern, "stage": 8, "action": action, "opCode": op_code});
+    let (redirects, definition) = of(json!([one("/moved/", 1, 0), one("/login", -1, 0)]));
+    let leads = |url: &str| redirects.pass(url, 0);
+    assert!(leads("http://a.example/moved/x") && !leads("http://a.example/x"), "one that includes must match");
+    assert!(!leads("http://a.example/moved/login"), "none that excludes may");
+    assert!(admits(&definition, "http://a.example/login", 1), "a link is no redirect");
+    assert!(!admits(&definition, "http://b.example/moved/", 1), "the site still takes its own hosts");
+    let (redirects, _) = of(json!([one("http://a.example/x", 1, 2)]));
+    assert!(!redirects.pass("http://a.example/x", 0) && redirects.pass("http://a.example/xy", 0), "what is different");
+    let (redirects, _) = of(json!([one("/%@YEAR(+0)%/", 1, 0)]));
+    assert!(redirects.pass("http://a.example/1970/", 0) && !redirects.pass("http://a.example/1971/", 0));
+    let mut off = one("/login", -1, 0);
+    off["state"] = json!(0);
+    assert!(of(json!([off])).0.pass("http://a.example/login", 0), "one that is switched off");
+}
+
+#[test]
 fn protocols_are_left_out_by_filters_and_by_the_property() {
     let links = |more: serde_json::Value| {
         let mut fields = json!({"urls": ["http://example.com/"], "filters": [{"pattern": "example"}]});
@@ -357,4 +379,7 @@ fn every_request_that_has_a_value_of_the_wrong_kind_names_its_field() {
     assert_eq!(said(UrlOrder::read(json!({"url": "a", "delayedType": 2})).unwrap_err()).0, "delayedType");
     assert_eq!(said(UrlOrder::read(json!({"url": "a", "urlType": 2})).unwrap_err()).0, "urlType");
     assert_eq!(said(UrlContent::read(json!({"url": "a", "urlType": 2})).unwrap_err()).0, "urlType");
+    assert_eq!(said(SiteDelete::read(json!({"criterions": {}})).unwrap_err()).0, "criterions.WHERE", "never all");
+    let all = json!({"criterions": {"ORDER BY": "id"}, "state": 3});
+    assert_eq!(said(SiteUpdate::read(all).unwrap_err()).0, "criterions.WHERE");
 }

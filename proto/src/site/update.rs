@@ -73,7 +73,7 @@ impl SiteUpdate {
         }
         let id = match (fields.remove("id"), &criterions) {
             (Some(Json::String(id)), None) if !id.is_empty() => id,
-            (None, Some(_)) => String::new(),
+            (None, Some(criterions)) => criterions.check_meant().map(|()| String::new())?,
             (Some(_), Some(_)) => return Err(BadRequest::new("id", "name either a site or criterions".to_owned())),
             _ => return Err(BadRequest::new("id", "is missing: which site is to be changed?".to_owned())),
         };

@@ -4,11 +4,13 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::Site;
-use super::operation::{BadRequest, Criterions, read};
+use super::operation::{BadRequest, Criterions, Operation, read};
 use crate::query::{Query, ROWS_MAX, Source};
 
 /// URLs of one site that one round of aging or purging takes, as the original has it.
 pub const SHARE: usize = 100;
+/// In which order URLs age.
+const OLDEST_FIRST: &str = "UDate";
 
 /// Which sites and URLs upkeep is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -21,23 +23,55 @@ pub struct Upkeep {
     /// Which of those.
     #[serde(rename = "sitesCriterions")]
     pub sites_criterions: Option<Criterions>,
-    /// Which URLs; what the site's properties say if nothing is said.
+    /// Which URLs URL_AGE deletes; what the site's properties say if nothing is said.
     #[serde(rename = "urlsCriterions", alias = "criterions")]
     pub criterions: Option<Criterions>,
-    /// URLs of each site.
     #[serde(rename = "maxURLs", alias = "urlsCount")]
-    pub max_urls: Option<usize>,
+    max_urls: Option<usize>,
+}
+
+/// URLs of one site: those that meet a condition, the first ones in an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Which {
+    /// Which.
+    pub condition: String,
+    /// In which order.
+    pub order: String,
+    /// So many at most.
+    pub limit: usize,
+    /// Behind so many.
+    pub offset: usize,
+}
+
+impl Which {
+    /// The first ones, the longest not crawled before the others.
+    pub fn oldest(condition: &str, limit: usize) -> Which {
+        Which { condition: condition.to_owned(), order: OLDEST_FIRST.to_owned(), limit, offset: 0 }
+    }
 }
 
 impl Upkeep {
-    /// Reads one.
-    pub fn read(body: Json) -> Result<Upkeep, BadRequest> {
+    /// Reads what one of the three is asked with. What would have no meaning to it is refused: who names URLs means these and no others.
+    pub fn read(body: Json, operation: Operation) -> Result<Upkeep, BadRequest> {
         let request: Upkeep = read(body)?;
+        if request.criterions.is_some() && operation != Operation::UrlAge {
+            let what = match operation {
+                Operation::UrlPurge => {
+                    "of those that are deleted none can be chosen; delayedType 1 of URL_DELETE purges those that it deletes"
+                }
+                _ => "all URLs of a site are counted",
+            };
+            return Err(BadRequest::new("urlsCriterions", what.to_owned()));
+        }
+        if request.max_urls.is_some() && operation == Operation::FieldRecalculate {
+            return Err(BadRequest::new("maxURLs", "all URLs of a site are counted".to_owned()));
+        }
         if request.max_urls.is_some_and(|most| most == 0 || most > ROWS_MAX) {
             return Err(BadRequest::new("maxURLs", format!("from 1 to {ROWS_MAX}")));
         }
         if let Some(criterions) = &request.criterions {
-            criterions.query(Source::Urls)?;
+            criterions.check_meant()?;
+            criterions.query_of_all(Source::Urls)?;
         }
         if let Some(criterions) = &request.sites_criterions {
             criterions.query(Source::Sites)?;
@@ -54,6 +88,21 @@ impl Upkeep {
     /// URLs of each site.
     pub fn share(&self) -> usize {
         self.max_urls.unwrap_or(SHARE)
+    }
+
+    /// The URLs of a site that are meant, where `otherwise` is the condition if none is said. Of two limits the smaller one counts.
+    pub fn which(&self, otherwise: &str) -> Which {
+        let Some(said) = &self.criterions else { return Which::oldest(otherwise, self.share()) };
+        // It was read before.
+        let limited = said.limit.as_ref().and_then(|_| said.query(Source::Urls).ok());
+        let (limit, offset) = limited.map_or((None, 0), |query| (Some(query.limit), query.offset));
+        let order = if said.order.trim().is_empty() { OLDEST_FIRST } else { &said.order };
+        Which {
+            condition: said.condition.clone(),
+            order: order.to_owned(),
+            limit: limit.into_iter().chain(self.max_urls).min().unwrap_or(SHARE),
+            offset,
+        }
     }
 }
 
@@ -101,6 +150,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const AGE: Operation = Operation::UrlAge;
+
     #[test]
     fn a_site_ages_as_its_property_or_its_period_says() {
         let site = |body: Json| Site::read(body).unwrap();
@@ -120,6 +171,8 @@ mod tests {
     #[test]
     fn every_bad_request_names_its_field() {
         for (body, field) in [
+            (json!({"urlsCriterions": {}}), "criterions.WHERE"),
+            (json!({"urlsCriterions": {"WHERE": "size > 0", "LIMIT": "some"}}), "LIMIT"),
             (json!({"maxURLs": 0}), "maxURLs"),
             (json!({"maxURLs": 10_001}), "maxURLs"),
             (json!({"urlsCriterions": {"WHERE": "nosuch = 1"}}), "criterions"),
@@ -127,9 +180,35 @@ mod tests {
             (json!({"nosuch": 1}), "nosuch"),
             (json!([]), "object"),
         ] {
-            assert!(Upkeep::read(body.clone()).unwrap_err().to_string().contains(field), "{body}");
+            assert!(Upkeep::read(body.clone(), AGE).unwrap_err().to_string().contains(field), "{body}");
         }
-        let named = Upkeep::read(json!({"siteId": "a", "sitesList": ["b"]})).unwrap();
+        let named = Upkeep::read(json!({"siteId": "a", "sitesList": ["b"]}), AGE).unwrap();
         assert_eq!((named.sites(), named.share()), (vec!["b", "a"], SHARE));
+    }
+
+    #[test]
+    fn who_names_urls_means_these_and_so_many() {
+        let which = |body: Json| {
+            let Which { condition, order, limit, offset } = Upkeep::read(body, AGE).unwrap().which("depth > 3");
+            (condition, order, limit, offset)
+        };
+        let told = |condition: &str, order: &str, limit: usize, offset: usize| {
+            (condition.to_owned(), order.to_owned(), limit, offset)
+        };
+        assert_eq!(which(json!({})), told("depth > 3", "UDate", SHARE, 0));
+        assert_eq!(which(json!({"maxURLs": 7})), told("depth > 3", "UDate", 7, 0));
+        let said = json!({"WHERE": "size > 0", "ORDER BY": "size DESC", "LIMIT": "2, 5"});
+        assert_eq!(which(json!({"urlsCriterions": said})), told("size > 0", "size DESC", 5, 2));
+        assert_eq!(which(json!({"urlsCriterions": said, "maxURLs": 3})), told("size > 0", "size DESC", 3, 2));
+        assert_eq!(which(json!({"urlsCriterions": said, "maxURLs": 9})), told("size > 0", "size DESC", 5, 2));
+        assert_eq!(which(json!({"urlsCriterions": {"WHERE": "size > 0"}})), told("size > 0", "UDate", SHARE, 0));
+        for (body, operation, field) in [
+            (json!({"urlsCriterions": {"WHERE": "size > 0"}}), Operation::UrlPurge, "urlsCriterions"),
+            (json!({"criterions": {}}), Operation::FieldRecalculate, "urlsCriterions"),
+            (json!({"maxURLs": 5}), Operation::FieldRecalculate, "maxURLs"),
+        ] {
+            assert_eq!(Upkeep::read(body, operation).unwrap_err().field, field);
+        }
+        assert_eq!(Upkeep::read(json!({"maxURLs": 5}), Operation::UrlPurge).unwrap().share(), 5);
     }
 }

@@ -190,9 +190,18 @@ pub struct UrlOrder {
 impl UrlOrder {
     /// Reads one.
     pub fn read(body: Json) -> Result<UrlOrder, BadRequest> {
-        let order: UrlOrder = read(body)?;
+        let mut order: UrlOrder = read(body)?;
         order.check_type()?;
         check_delay(order.delayed_type)?;
+        // A URL of the original has criterions as a field, which says nothing.
+        let is_named = !order.text().is_empty();
+        order.criterions = order.criterions.filter(|criterions| !(is_named && criterions.is_empty()));
+        if let Some(criterions) = &order.criterions {
+            if is_named {
+                return Err(BadRequest::new("criterions", "name either a URL or criterions, not both".to_owned()));
+            }
+            criterions.check_meant()?;
+        }
         Ok(order)
     }
 
@@ -495,6 +504,26 @@ mod tests {
             (json!({"nosuch": 1}), "nosuch"),
         ] {
             assert!(name(body.clone()).unwrap_err().to_string().contains(field), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_meant_or_those_that_meet_something_and_never_all_by_mistake() {
+        let named = UrlOrder::read(json!({"siteId": "a", "url": "http://a.example/", "criterions": {}})).unwrap();
+        assert_eq!(named.criterions, None, "a field of the original that says nothing");
+        let named = UrlOrder::read(json!({"urlMd5": "0".repeat(32), "criterions": {"WHERE": null, "ORDER BY": ""}}));
+        assert_eq!(named.unwrap().criterions, None);
+        for (body, field) in [
+            (json!({"url": "http://a.example/", "criterions": {"WHERE": "size > 0"}}), "criterions"),
+            (json!({"urlMd5": "0".repeat(32), "criterions": {"LIMIT": 5}}), "criterions"),
+            (json!({"siteId": "a", "criterions": {}}), "criterions.WHERE"),
+            (json!({"siteId": "a", "criterions": {"WHERE": " ", "ORDER BY": "size"}}), "criterions.WHERE"),
+        ] {
+            assert_eq!(UrlOrder::read(body.clone()).unwrap_err().field, field, "{body}");
+        }
+        for criterions in [json!({"WHERE": "1 = 1"}), json!({"LIMIT": 5})] {
+            let order = UrlOrder::read(json!({"siteId": "a", "criterions": criterions})).unwrap();
+            assert!(order.criterions.unwrap().query_of_all(crate::query::Source::Urls).is_ok());
         }
     }
 

@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proto::query::{Row, Source, Value};
+use proto::query::{ROWS_MAX, Row, Source, Value};
 use proto::scrape::Processing;
 use proto::site::batch::Batch;
 use proto::site::page_filter::{Looked, Moment};
 use proto::site::{
-    Attribute, BadRequest, Operation, ProxyOrder, Site, SiteCleanup, SiteDefinition, SiteDelete, SiteFind, SiteStatus,
+    Attribute, BadRequest, Criterions, Operation, ProxyOrder, Site, SiteCleanup, SiteDefinition, SiteDelete, SiteFind, SiteStatus,
     SiteUpdate, SqlCustom, Upkeep, UrlContent, UrlFetch, UrlNew, UrlOrder, UrlPut,
 };
 use serde_json::Value as Json;
@@ -75,12 +75,25 @@ fn look_at(site: &Site, text: &str) {
     let _ = definition.crawl().prepare(&Default::default(), &Default::default());
 }
 
+/// Whether criterions say which are meant, or how many: everything is never meant because nothing is said.
+fn says_which(criterions: &Criterions) -> bool {
+    !criterions.condition.trim().is_empty() || criterions.limit.is_some()
+}
+
 fuzz_target!(|text: &str| {
     let (first, rest) = text.split_once('\n').unwrap_or(("", text));
     if let Some(operation) = Operation::of_name(first) {
         assert_eq!(Operation::of_name(operation.name()), Some(operation));
     }
-    let Ok(body) = serde_json::from_str::<Json>(rest) else { return };
+    match serde_json::from_str::<Json>(rest) {
+        Ok(Json::Array(bodies)) => bodies.into_iter().for_each(|body| read(body, first)),
+        Ok(body) => read(body, first),
+        Err(_) => {}
+    }
+});
+
+/// One object of a request, as each operation reads it.
+fn read(body: Json, first: &str) {
     if let Some(site) = said(Site::read(body.clone())) {
         look_at(&site, first);
     }
@@ -93,23 +106,37 @@ fuzz_target!(|text: &str| {
         }
     }
     said(SiteStatus::read(body.clone()));
-    said(SiteDelete::read(body.clone()));
+    if let Some(delete) = said(SiteDelete::read(body.clone())) {
+        assert_eq!(delete.id.is_empty(), delete.criterions.as_ref().is_some_and(says_which), "{delete:?}");
+    }
     said(SiteCleanup::read(body.clone()));
     said(SiteFind::read(body.clone()))
         .and_then(|find| find.criterions)
         .map(|criterions| criterions.query(Source::Sites));
     said(UrlNew::read(body.clone())).map(|new| (new.site_select(), new.update("a"), new.put("a")));
-    said(UrlOrder::read(body.clone())).and_then(|order| said(order.name(&Default::default())));
+    if let Some(order) = said(UrlOrder::read(body.clone())) {
+        let by_condition = order.criterions.as_ref();
+        assert!(by_condition.is_none_or(|which| order.text().is_empty() && says_which(which)), "{order:?}");
+        said(order.name(&Default::default()));
+    }
     said(UrlFetch::read(body.clone())).and_then(|fetch| said(fetch.checked()));
     said(UrlContent::read(body.clone())).and_then(|content| said(content.order().name(&Default::default())));
     said(UrlPut::read(body.clone())).map(|put| put.data().expect("a put that was read has data"));
     said(SqlCustom::read(body.clone())).map(|request| request.queries.len());
-    said(Upkeep::read(body.clone())).map(|upkeep| upkeep.share());
+    for operation in [Operation::UrlAge, Operation::UrlPurge, Operation::FieldRecalculate] {
+        if let Some(upkeep) = said(Upkeep::read(body.clone(), operation)) {
+            let criterions = upkeep.criterions.as_ref();
+            assert!(criterions.is_none_or(says_which) && upkeep.which("1 = 1").limit <= ROWS_MAX, "{upkeep:?}");
+        }
+    }
     said(Attribute::read(body.clone()));
     said(Attribute::read_which(body.clone()));
+    if let Some(which) = said(Attribute::read_deleted(body.clone())) {
+        assert!(which != Attribute { site_id: which.site_id.clone(), ..Attribute::default() }, "all of a site");
+    }
     said(ProxyOrder::read(body.clone())).map(|order| (order.proxy(None), order.name()));
     if let Some(batch) = said(Batch::read(body)) {
         let told = batch.clone().into_json();
         assert!(Batch::read(told).is_ok(), "what is told cannot be handed in again");
     }
-});
+}

@@ -1,12 +1,18 @@
-//! How often proxies have just failed on this node: the fetcher counts, and passes over those that failed too often.
+//! Through which proxies a host is asked, and how often each has just failed on this node: those that failed too often are passed over.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use proto::crawl::crawls::Crawls;
+use proto::crawl::retry::Failure;
 use proto::site::proxy::choose;
+use proto::site::{Site, SiteProxy};
 use proto::url::CanonicalUrl;
+use tracing::debug;
+
+use crate::edges::http::{FetchError, FetchOrder, Fetched};
+use crate::edges::web::Web;
 
 /// Proxies tried for one page.
 const TRIES_MAX: usize = 3;
@@ -53,7 +59,12 @@ impl ProxyFaults {
     pub fn way(&self, crawls: &Crawls, crawl: &str, url: &CanonicalUrl) -> Way {
         let Some(site) = crawls.get(crawl).and_then(|crawl| crawl.site.as_ref()) else { return Way::Direct };
         let own = crawls.manner(crawl, url.as_str()).and_then(|manner| manner.proxy());
-        let (host, mut proxies) = (url.host(), Cow::Borrowed(&site.site.proxies));
+        self.way_of(&site.site, own, url.host())
+    }
+
+    /// Through what a host of a site is asked, where the URL may have a proxy of its own.
+    pub fn way_of(&self, site: &Site, own: Option<&SiteProxy>, host: &str) -> Way {
+        let mut proxies = Cow::Borrowed(&site.proxies);
         if let Some(own) = own {
             proxies.to_mut().push(own.clone());
         }
@@ -63,5 +74,44 @@ impl ProxyFaults {
         let chosen = choose(&proxies, host, |proxy| self.faults(proxy));
         let names: Vec<String> = chosen.into_iter().take(TRIES_MAX).map(|proxy| proxy.host.clone()).collect();
         if names.is_empty() { Way::None } else { Way::Through(names) }
+    }
+
+    /// Asks directly, or through proxies, one after the other.
+    pub async fn ask(&self, web: &dyn Web, way: Way, order: &mut FetchOrder) -> Result<Fetched, Failure> {
+        let proxies = match way {
+            Way::Direct => {
+                let fetched = web.fetch(order).await;
+                return fetched.map_err(|error| {
+                    debug!(url = order.url.as_str(), %error, "fetch failed");
+                    error.failure()
+                });
+            }
+            Way::None => return Err(Failure::NoProxy),
+            Way::Through(proxies) => proxies,
+        };
+        for proxy in proxies {
+            order.proxy = Some(proxy.clone());
+            match web.fetch(order).await {
+                Ok(fetched) => {
+                    self.forgive(&proxy);
+                    return Ok(fetched);
+                }
+                // What comes before the first byte is the proxy's doing.
+                Err(
+                    error @ (FetchError::ConnectRefused
+                    | FetchError::ConnectFailed { .. }
+                    | FetchError::Dns(_)
+                    | FetchError::AddressRefused { .. }),
+                ) => {
+                    debug!(url = order.url.as_str(), proxy, %error, "a proxy failed");
+                    self.blame(&proxy);
+                }
+                Err(error) => {
+                    debug!(url = order.url.as_str(), proxy, %error, "fetch failed");
+                    return Err(error.failure());
+                }
+            }
+        }
+        Err(Failure::NoProxy)
     }
 }

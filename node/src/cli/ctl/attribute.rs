@@ -63,9 +63,9 @@ pub(super) struct WhichArguments {
     /// Only those that meet this condition on name, urlMd5, value and cDate
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    /// So many of those
-    #[arg(long, value_name = "N", default_value_t = 1_000, requires = "condition")]
-    limit: usize,
+    /// So many of those [default: all, up to 10000]
+    #[arg(long, value_name = "N", requires = "condition")]
+    limit: Option<usize>,
 }
 
 impl WhichArguments {

@@ -95,9 +95,9 @@ pub(super) struct ChangeArguments {
     /// Instead of URLs: all that meet this condition
     #[arg(long = "where", value_name = "CONDITION", conflicts_with = "urls")]
     condition: Option<String>,
-    /// So many of those
-    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "condition")]
-    limit: usize,
+    /// So many of those [default: all, up to 10000]
+    #[arg(long, value_name = "N", requires = "condition")]
+    limit: Option<usize>,
 }
 
 /// A content to hand in.

@@ -30,6 +30,7 @@ pub(super) fn write(
             Some(crawl) if crawl != DEFAULT_CRAWL => crawl.split('~').next().unwrap_or(crawl).to_owned(),
             _ => GENERAL_SITE.to_owned(),
         };
+        let begins = store.begins(&stored.key).map_err(Complaint::data)?;
         let mut any = false;
         let mut newer: Option<Record> = None;
         // Oldest first: a version that says only "the same" has the payload of one before it.
@@ -40,7 +41,8 @@ pub(super) fn write(
             if answer.kind == RecordKind::Response {
                 newer = Some(answer.clone());
             }
-            let Some(payload) = &newer else { continue };
+            // What was forgotten is not written, and may still be what a later version repeats.
+            let Some(payload) = newer.as_ref().filter(|_| offer.round >= begins) else { continue };
             let request = find(&[RecordKind::Request]).map(Record::http_head);
             let at = place(folder, &site, &stored.record.url, offer.unix_ms);
             files += write_version(&at, answer, payload, request, &stored.record.url)?;

@@ -11,12 +11,12 @@ use proto::cluster::copy::{RecordCopy, merged};
 use proto::cluster::mutant::Planted;
 use proto::cluster::repair::Changed;
 use proto::counters::HostCounters;
-use proto::id::Slot;
+use proto::id::{Round, Slot};
 use proto::key::{QueueKey, UrlKey};
 use proto::record::UrlRecord;
 use proto::site::SiteDefinition;
 use proto::site::history::{Event, events};
-use proto::site::note::Note;
+use proto::site::note::{self, Note};
 use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 
@@ -52,6 +52,15 @@ impl Store {
             found.push(note_copy_of(UrlKey::from_bytes(&key), &value)?);
         }
         Ok((found, false))
+    }
+
+    /// The first round whose contents are still those of a URL, as far as is known here: those before were forgotten.
+    pub fn begins(&self, url: &UrlKey) -> Result<Round, StoreError> {
+        let Some(crawl) = url.crawl() else { return Ok(0) };
+        let id = url.id().to_string();
+        let (copies, _) = self.notes(&note::prefix_of(crawl, &id), None)?;
+        let notes: Vec<Note> = copies.iter().filter_map(Note::open).collect();
+        Ok(note::begins(&notes, &id))
     }
 
     /// What was seen of a URL, in the order of rounds.
