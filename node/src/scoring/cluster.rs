@@ -594,7 +594,8 @@ impl Work {
         let pages = self.intake.counts().pages as usize;
         let (mut mine, mut whose) = (vec![FOREIGN; pages], vec![me; pages]);
         let mut count = 0;
-        self.graph.each_page::<StoreError>(|number, key| {
+        let graph = self.graph.now(); // numbers and links of one moment
+        graph.each_page::<StoreError>(|number, key| {
             let number = number as usize;
             if let (Some(mine), Some(whose)) = (mine.get_mut(number), whose.get_mut(number)) {
                 *whose = owners[key.slot().0 as usize % owners.len()];
@@ -643,7 +644,7 @@ impl Work {
         }
         if content {
             let mut content = vec![0.0; count as usize];
-            self.graph.each_content(|number, worth| {
+            graph.each_content(|number, worth| {
                 if let Some(place) = mine.get(number as usize).and_then(|number| content.get_mut(*number as usize)) {
                     *place = f64::from(worth);
                 }

@@ -201,7 +201,7 @@ pub fn compute(
 ) -> Result<Computed, ListsError> {
     let machine = Threads::new(config.threads, dir);
     if !scorer.needs_graph() {
-        let nothing = Lists::new(&[0], &[]).ok_or(ListsError::Changed)?;
+        let nothing = Lists::new(&[0], &[]).ok_or(ListsError::Contradicts)?;
         let graph = Graph { into: nothing, degrees: &[], out: None, content: None };
         return Ok(scorer.update(&graph, &Stop::default(), &machine)?);
     }

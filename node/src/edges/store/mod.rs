@@ -60,7 +60,7 @@ use self::contents::Copies;
 pub use self::contents::{Arriving, Members, Offered, RESTORED_FILE};
 use self::flying::Flying;
 pub use self::found::page_of_row;
-pub use self::graph::{GraphCounts, Intake, Move, PageGraph, PageRow};
+pub use self::graph::{GraphCounts, GraphNow, Intake, Move, PageGraph, PageRow};
 pub use self::notes::Recounted;
 pub use self::read::{HostRow, Stored};
 pub use self::records::ScanFrom;
