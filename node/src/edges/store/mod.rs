@@ -314,6 +314,8 @@ pub struct Store {
     lines: clients::Lines,
     /// Where what clients are served from begins.
     fronts: clients::Fronts,
+    /// Of which slots pages are handed out.
+    served: clients::Served,
     /// Links that were too many for their pages' records since the start.
     left_out: Arc<AtomicU64>,
     /// Pages of this replica may have levels.
@@ -394,6 +396,7 @@ impl Store {
             next_untold: 0,
             lines: clients::Lines::new(),
             fronts: clients::Fronts::default(),
+            served: clients::Served::default(),
             left_out: Arc::default(),
             levels: false,
         }
