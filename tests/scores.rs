@@ -29,6 +29,28 @@ fn site(asked: &Asked<'_>) -> Reply {
     Reply::page(&links)
 }
 
+/// A site in which every page of the list links to all neighbours: to HITS the list is many good hubs, and one hub with few links is worth nothing.
+fn site_of_hubs(asked: &Asked<'_>) -> Reply {
+    match asked.path.starts_with("/listed/") {
+        true => Reply::page(&(0..NEIGHBOURS).map(|page| format!("/neighbour/{page}")).collect::<Vec<String>>()),
+        false => site(asked),
+    }
+}
+
+/// What a score is to bring forward.
+#[derive(Clone, Copy)]
+struct Steered {
+    by: &'static str,
+    site: fn(&Asked<'_>) -> Reply,
+    /// How the paths begin of what is next once scores are there.
+    next: &'static str,
+    pages: usize,
+}
+
+const PAGERANK: Steered = Steered { by: "pagerank", site, next: "/hub", pages: LISTED + NEIGHBOURS + 2 };
+const OPIC: Steered = Steered { by: "opic", ..PAGERANK };
+const HITS: Steered = Steered { by: "hits", site: site_of_hubs, next: "/neighbour/", pages: LISTED + NEIGHBOURS + 1 };
+
 /// How many pages were asked for before the last neighbour of the hub.
 fn before_the_neighbours(server: &RawServer) -> usize {
     let pages = server.pages();
@@ -47,6 +69,20 @@ fn json(arguments: &[&str]) -> Vec<Value> {
 
 #[test]
 fn neighbours_of_a_hub_are_fetched_earlier_than_without_scores() {
+    neighbours_come_earlier_than_without_scores(PAGERANK);
+}
+
+#[test]
+fn by_hits_what_many_hubs_link_to_is_fetched_earlier_than_without_scores() {
+    neighbours_come_earlier_than_without_scores(HITS);
+}
+
+#[test]
+fn by_opic_neighbours_of_a_hub_are_fetched_earlier_than_without_scores() {
+    neighbours_come_earlier_than_without_scores(OPIC);
+}
+
+fn neighbours_come_earlier_than_without_scores(Steered { by, site, next, pages }: Steered) {
     let (plain, scored) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let server = RawServer::start(site);
     crawl(&server, plain.path()).finish();
@@ -66,7 +102,7 @@ fn neighbours_of_a_hub_are_fetched_earlier_than_without_scores() {
     let running = crawl(&server, scored.path())
         .without("--json")
         .with_config(slow)
-        .with(&["--score", "pagerank", "--http", "127.0.0.1:0"])
+        .with(&["--score", by, "--http", "127.0.0.1:0"])
         .start();
     let door = || {
         let stderr = running.stderr();
@@ -83,9 +119,9 @@ fn neighbours_of_a_hub_are_fetched_earlier_than_without_scores() {
     let ended = running.wait();
     assert_eq!(ended.code, Some(0), "{ended}");
     let with = before_the_neighbours(&server);
-    assert_eq!(server.pages().len(), LISTED + NEIGHBOURS + 2, "every page once");
-    let hub = server.pages().iter().position(|path| path == "/hub").unwrap();
-    assert!(hub <= BEFORE + 3, "the hub is next: {hub}");
+    assert_eq!(server.pages().len(), pages, "every page once");
+    let first = server.pages().iter().position(|path| path.starts_with(next)).unwrap();
+    assert!(first <= BEFORE + 3, "{next} is next: {first}");
     assert!(with < without, "{with} of {without}");
     found::assert_recount(&scored.path().join("data"));
 }
@@ -280,15 +316,20 @@ fn a_cluster_ranks_what_it_crawls_as_one_node_would_also_without_one_of_its_node
 
 #[test]
 fn a_cluster_fetches_the_neighbours_of_a_hub_earlier() {
-    neighbours_of_a_hub_come_earlier("pagerank");
+    neighbours_come_earlier_in_a_cluster(PAGERANK);
+}
+
+#[test]
+fn a_cluster_that_goes_by_hits_fetches_earlier_what_many_hubs_link_to() {
+    neighbours_come_earlier_in_a_cluster(HITS);
 }
 
 #[test]
 fn a_cluster_that_goes_by_opic_fetches_the_neighbours_of_a_hub_earlier() {
-    neighbours_of_a_hub_come_earlier("opic");
+    neighbours_come_earlier_in_a_cluster(OPIC);
 }
 
-fn neighbours_of_a_hub_come_earlier(by: &str) {
+fn neighbours_come_earlier_in_a_cluster(Steered { by, site, next, pages }: Steered) {
     let work = tempfile::tempdir().unwrap();
     let server = RawServer::start(site);
     let mut fleet = Fleet::start(work.path(), 3, &format!("[score]\nby = \"{by}\"\nupdate_interval_s = 1\n"));
@@ -299,17 +340,18 @@ fn neighbours_of_a_hub_come_earlier(by: &str) {
     };
     // A limit makes the crawl wait for its scores: nothing depends on who is faster.
     add(&fleet, &["--max-pages", "100"]);
-    wait_until("the hub is next", || {
+    let begin = server.url(next);
+    wait_until("it is next", || {
         let waiting = told(&fleet, &["schedule", "dump"]).unwrap_or_default();
-        waiting.first().is_some_and(|row| row["url"] == server.url("/hub"))
-            || server.pages().iter().any(|path| path == "/hub")
+        waiting.first().is_some_and(|row| row["url"].as_str().unwrap().starts_with(&begin))
+            || server.pages().iter().any(|path| path.starts_with(next))
     });
     add(&fleet, &["--replace"]);
     let fetched = || server.pages().into_iter().collect::<BTreeSet<String>>().len();
-    wait_until("every page is fetched", || fetched() >= LISTED + NEIGHBOURS + 2);
+    wait_until("every page is fetched", || fetched() >= pages);
     let with = before_the_neighbours(&server);
-    let hub = server.pages().iter().position(|path| path == "/hub").unwrap();
-    assert!(hub < with && with < LISTED, "by depth they come last: {hub}, {with}");
+    let first = server.pages().iter().position(|path| path.starts_with(next)).unwrap();
+    assert!(first < with && with < LISTED, "by depth they come last: {first}, {with}");
     wait_until("scores of all nodes are told", || {
         let total = |rows: Vec<Value>| rows.iter().map(|row| row["score"].as_f64().unwrap_or(0.0)).sum::<f64>();
         told(&fleet, &["pages", "dump", "info"]).is_some_and(|rows| (total(rows) - 1.0).abs() < 1e-6)

@@ -1,12 +1,13 @@
 """A real Scrapy crawls the synthetic web by what a node tells it, through the package in python/; then the Frontera-style backend does the same in small.
 
-Arguments: the folder of the package, the door of the node, seeds. Prints JSON: what Scrapy counted and every URL that it saw.
+Arguments: the folder where the package is installed, doors of nodes (with commas between them; the first of them are closed), seeds. Prints JSON: what Scrapy counted and every URL that it saw.
 """
 
 import json
 import sys
 
-package, door, *seeds = sys.argv[1:]
+package, doors, *seeds = sys.argv[1:]
+doors = doors.split(",")
 sys.path.insert(0, package)
 
 import scrapy  # noqa: E402
@@ -34,7 +35,7 @@ process = CrawlerProcess(
     {
         "SCHEDULER": "orbweaver_spiders.scrapy.Scheduler",
         "SPIDER_MIDDLEWARES": {"orbweaver_spiders.scrapy.Reporter": 1},
-        "ORBWEAVER_NODES": [door],
+        "ORBWEAVER_NODES": doors,
         "ORBWEAVER_BATCH": 20,
         "ORBWEAVER_IDLE_S": 3,
         "ROBOTSTXT_OBEY": True,
@@ -52,7 +53,7 @@ process.crawl(crawler)
 process.start()
 counted = crawler.stats.get_stats()
 
-client = Client([door])
+client = Client(doors)
 stats = client.stats()
 
 # The backend that Frontera's managers drive, without Frontera.

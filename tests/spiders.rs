@@ -50,11 +50,17 @@ fn the_door_answers_as_aduana_did_where_that_was_sane() {
         r#"{"url": "mailto:a@b.example"}"#,
         r#"{"url": "_seed_0", "links": [["example", 1.0]]}"#,
         r#"[{"url": "http://a.example/"}, 3]"#,
+        "[]",
         "[[]]",
         "3",
     ] {
         refused("POST", "/crawled", json, body, 400, inside);
     }
+    let many = serde_json::Value::from(vec![json!({"url": "http://many.example/"}); 1_001]).to_string();
+    refused("POST", "/crawled", json, &many, 400, "ERROR: 1001 pages at once are too many; send at most 1000");
+    // More than a body may have is not read to its end: 413, or a connection that is closed.
+    let large = format!(r#"{{"url": "http://large.example/{}"}}"#, "x".repeat(33 << 20));
+    assert!(spider.try_ask("POST", "/crawled", json, &large).is_none_or(|answer| answer.status == 413));
     refused("GET", "/request?n=x", "", "", 400, "ERROR: Incorrect number of requests");
     refused("GET", "/request?n=-1", "", "", 400, "ERROR: Incorrect number of requests");
     assert_eq!(spider.get("/request?n=0").body, "[]");
@@ -115,8 +121,16 @@ fn what_a_spider_never_reports_comes_back_also_after_a_kill() {
     assert_eq!(spider.post("/failed", &json!([failing])).json()["known"], 1);
     let stats = spider.stats();
     assert_eq!((stats["scheduled"].as_u64(), stats["done"].as_u64()), (Some(0), Some(5)), "{stats}");
-    // Given up, unless somebody says so.
+    // Given up, unless somebody says so; through the door, or by the command.
     assert_eq!(spider.post("/reload", &json!(null)).json()["reloaded"], 1);
+    assert_eq!(spider.request(10), [failing.as_str()]);
+    assert_eq!(spider.post("/failed", &json!([failing])).json()["known"], 1);
+    assert_eq!(spider.request_at_last(10), [failing.as_str()]);
+    assert_eq!(spider.post("/failed", &json!([failing])).json()["known"], 1);
+    assert_eq!(spider.request(10), [""; 0]);
+    let data = work.path().join("data");
+    let ended = run(&["ctl", "--json", "--data", data.to_str().unwrap(), "schedule", "reload", "--uncrawled"]);
+    assert!(ended.code == Some(0) && ended.stdout.trim() == r#"{"reloaded":1}"#, "{ended}");
     assert_eq!(spider.request(10), [failing.as_str()]);
     assert!(running.kill());
 }
@@ -174,6 +188,7 @@ fn spiders_log_in_and_speak_tls() {
     let (running, spider) = start(work.path(), &format!("[http]\nusers_file = \"users\"\n{FREE}"), "plain");
     let nobody = spider.get("/request");
     assert_eq!((nobody.status, nobody.json()["description"].as_str()), (401, Some("No identity information found.")));
+    assert_eq!(nobody.json()["title"], "Authentication required");
     assert!(nobody.head.contains("www-authenticate: basic"));
     let wrong = spider.clone().with_login("c3BpZGVyOndyb25n").get("/request");
     assert_eq!((wrong.status, wrong.json()["description"].as_str()), (401, Some("Authentication failed.")));
@@ -256,6 +271,36 @@ fn every_node_of_a_cluster_serves_and_one_may_die() {
     });
     assert!(lost.iter().all(|url| rest.contains(url)));
     assert!(reported.iter().all(|url| !rest.contains(url)), "what was reported is done");
+}
+
+#[test]
+fn no_node_of_a_cluster_exceeds_the_soft_rate_while_another_has_cool_domains() {
+    let work = tempfile::tempdir().unwrap();
+    let fleet = Fleet::start(work.path(), 3, "[spiders]\nsoft_rate = 0.1\nhard_rate = 100\n");
+    wait_until("all doors are open", || (0..3).all(|node| fleet.door(node).is_some()));
+    let door = Spider::at(&fleet.door(0).unwrap());
+    let find = |pages_of_each: std::ops::Range<usize>| {
+        let all = (0..60).flat_map(|domain| pages(&format!("d{domain}.example"), 3)[pages_of_each.clone()].to_vec());
+        let body = json!({"url": "_seed_0", "links": all.map(|url| json!([url, 0.5])).collect::<Vec<_>>()});
+        wait_until("the seeds are taken", || {
+            let answer = door.try_ask("POST", "/crawled", "application/json", &body.to_string());
+            answer.is_some_and(|answer| answer.status == 201)
+        });
+    };
+    // One page of each: when all are handed out, somebody serves every one of the domains.
+    find(0..1);
+    let mut taken = 0;
+    wait_until("every domain is served", || {
+        taken += door.request(60).len();
+        taken == 60
+    });
+    find(1..3);
+    std::thread::sleep(Duration::from_secs(11)); // they cool
+    // Whoever serves fewer domains than its share must not give two pages of one while another node has some that gave none.
+    let taken = door.request(60);
+    let domains: BTreeSet<&str> = taken.iter().map(|url| url.rsplit_once('/').unwrap().0).collect();
+    assert_eq!((taken.len(), domains.len()), (60, 60), "{taken:?}");
+    assert_eq!(door.request(60).len(), 60, "now that no other has any, they give more");
 }
 
 #[test]

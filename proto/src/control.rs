@@ -120,7 +120,7 @@ impl Request {
             Request::Operation { operation: Operation::UrlFetch, body, .. } => !UrlFetch::is_change(body),
             Request::Operation { operation, .. } => operation.is_question(),
             Request::Source(request) => request.is_question(),
-            Request::Pages(request) => !matches!(request, PagesRequest::Rescore { .. }),
+            Request::Pages(request) => !matches!(request, PagesRequest::Rescore { .. } | PagesRequest::PutUpAgain),
         }
     }
 

@@ -1,11 +1,17 @@
 """A backend as Frontera's managers drive it, over the door for spiders.
 
-It needs nothing of Frontera: requests and responses are whatever the manager makes, with ``url`` and ``meta``.
+It does without Frontera, too: requests and responses are whatever the caller makes, with ``url`` and ``meta``.
 """
 
 import logging
 
 from .client import Client, Unavailable
+
+try:
+    # Managers take nothing else for a backend.
+    from frontera.core.components import Backend as Interface
+except ImportError:
+    Interface = object
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +40,7 @@ def _content_hash(response):
     return scrapy_meta.get("content_hash", meta.get("content_hash"))
 
 
-class Backend:
+class Backend(Interface):
     """Seeds, pages, links and errors go to the cluster, requests come from it."""
 
     component_name = "Orbweaver backend"
@@ -54,6 +60,21 @@ class Backend:
             ca=settings.get("ORBWEAVER_CA", None),
         )
         return cls(client, getattr(manager, "request_model", Request))
+
+    @property
+    def queue(self):
+        """The cluster's: nothing of it is here."""
+        return None
+
+    @property
+    def metadata(self):
+        """The cluster's, as the queue."""
+        return None
+
+    @property
+    def states(self):
+        """The cluster's, as the queue."""
+        return None
 
     def frontier_start(self):
         pass

@@ -2,7 +2,8 @@
 //! crash, stop and are cut off. Every node keeps the whole graph, as replicas of all slots do; whose a page is follows from the members of a ranking.
 //!
 //! What begins a ranking and gives it up is small and stands here as the node's scoring thread has it: the members are who is heard of, all of them must see the same, what does not move is given
-//! up, and a newer one overtakes. [`RankingLayer::mutants`] leaves out one of these rules each.
+//! up ([`proto::score::patience`]), and a newer one overtakes. A ranking begins where the last one ended, unless somebody merely wanted to see it. In some plans pages have content scores, and one node
+//! takes longer to prepare its part than others wait for who says nothing. [`RankingLayer::mutants`] leaves out one of these rules each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, SLOTS, Slot};
 use proto::score::hits::Hits;
 use proto::score::pagerank::{DAMPING, PageRank};
+use proto::score::patience::{Heard, Patience};
 use proto::score::rounds::{Abroad, By, Purse, Question, Ranking, Reply, Share, Standing};
 use proto::score::{Graph, Lists, OneCore, Scorer, Stop};
 
@@ -24,14 +26,22 @@ use crate::world::trace::{Event, Phase, Trace};
 const TICK: Micros = 200 * MILLISECOND;
 /// Who is not heard of for so long is dead.
 const SILENCE: Micros = 2 * SECOND;
-/// How long a ranking may stand still.
+/// How long a ranking may stand still while nobody says anything.
 const PATIENCE: Micros = 4 * SECOND;
+/// How long the slow node of a plan prepares its part.
+const SLOW: Micros = 7 * SECOND;
 /// How long after the last one, and how much longer on every further node, the next one is begun.
 const BEGIN_AFTER: Micros = 3 * SECOND;
 const BEGIN_APART: Micros = 700 * MILLISECOND;
 
-/// Until what is computed, by several nodes as by one.
-const STOP: Stop = Stop { precision: 1e-7, loops_max: 150 };
+/// Until what one node computes alone, for whoever judges.
+const EXACT: Stop = Stop { precision: 1e-13, loops_max: 100_000 };
+/// A graph whose best clusters of hubs are nearly equally good has no definite authorities: where HITS is nearer by less than this part with every loop, it is not asked for.
+const HITS_LOOPS_MAX: u32 = 2_500;
+/// What somebody wants to see is computed with a damping of its own.
+const WISH: By = By::PageRank(0.5);
+/// Every so many rankings of a node are somebody's wish.
+const WISH_EVERY: u64 = 3;
 
 /// The layer.
 pub struct RankingLayer;
@@ -47,7 +57,12 @@ impl Layer for RankingLayer {
 
     fn mutants(&self) -> Vec<Mutant> {
         let mutant = |name, seeds_max| Mutant { name, seeds_max, breaks: &["I23"] };
-        vec![mutant("own_members", 500), mutant("former_ranking", 500), mutant("never_given_up", 200)]
+        vec![
+            mutant("own_members", 500),
+            mutant("former_ranking", 500),
+            mutant("never_given_up", 200),
+            mutant("not_yet_is_silence", 200),
+        ]
     }
 
     fn judges(&self) -> Vec<&'static str> {
@@ -58,10 +73,13 @@ impl Layer for RankingLayer {
         let often = [
             "message_cut",
             "node_crashed",
+            "ranking_begun_warm",
             "ranking_ended",
             "ranking_given_up",
             "ranking_overtaken",
+            "ranking_prepared_late",
             "ranking_refused",
+            "ranking_wished",
         ];
         Point::all(200, often).collect()
     }
@@ -71,8 +89,12 @@ impl Layer for RankingLayer {
 struct Pages {
     count: u32,
     links: Vec<(u32, u32)>,
+    /// What pages are worth by themselves, where that counts.
+    content: Option<Vec<f64>>,
     by: By,
+    /// What one node alone computes: for the queues, and for who merely wants to see it.
     scores: Vec<f64>,
+    wished: Vec<f64>,
 }
 
 /// For each page its list, one behind the other.
@@ -104,13 +126,19 @@ impl Pages {
             1 => By::Opic,
             _ => By::PageRank(DAMPING),
         };
-        let mut pages = Pages { count, links, by, scores: Vec::new() };
-        pages.scores = pages.alone();
+        let content = plan.seed.is_multiple_of(5).then(|| (0..count).map(|_| draw(100) as f64).collect());
+        let mut pages = Pages { count, links, content, by, scores: Vec::new(), wished: Vec::new() };
+        let (scores, loops) = pages.alone(by);
+        (pages.scores, pages.wished) = (scores, pages.alone(WISH).0);
+        if by == By::Hits && loops > HITS_LOOPS_MAX {
+            pages.by = By::PageRank(DAMPING);
+            pages.scores = pages.alone(pages.by).0;
+        }
         pages
     }
 
-    /// What one node alone computes.
-    fn alone(&self) -> Vec<f64> {
+    /// What one node alone computes, and after how many loops.
+    fn alone(&self, by: By) -> (Vec<f64>, u32) {
         let (mut out, mut into) = (vec![Vec::new(); self.count as usize], vec![Vec::new(); self.count as usize]);
         for (from, to) in &self.links {
             out[*from as usize].push(*to);
@@ -119,26 +147,27 @@ impl Pages {
         let degrees: Vec<u32> = out.iter().map(|list: &Vec<u32>| list.len() as u32).collect();
         let (out, into) = (flat(out), flat(into));
         let into = Lists::new(&into.0, &into.1).expect("lists that were made together");
-        let graph = Graph { into, degrees: &degrees, out: Lists::new(&out.0, &out.1), content: None };
-        match self.by {
+        let graph =
+            Graph { into, degrees: &degrees, out: Lists::new(&out.0, &out.1), content: self.content.as_deref() };
+        match by {
             By::PageRank(damping) => {
                 let mut scorer = PageRank::new(damping);
-                scorer.update(&graph, &STOP, &OneCore).expect("memory");
-                scorer.scores().to_vec()
+                let done = scorer.update(&graph, &EXACT, &OneCore).expect("memory");
+                (scorer.scores().to_vec(), done.loops)
             }
             By::Hits => {
                 let mut scorer = Hits::default();
-                scorer.update(&graph, &STOP, &OneCore).expect("memory");
-                scorer.scores().to_vec()
+                let done = scorer.update(&graph, &EXACT, &OneCore).expect("memory");
+                (scorer.scores().to_vec(), done.loops)
             }
             By::Opic => {
                 // Who is online goes by the order of the crawl; in rounds all hand on at once.
                 let one = [NodeId(0)];
                 let (share, mine) = self.share(one[0], &one);
-                let ranking = Ranking::new(0, one[0], &one, self.by, STOP, share);
+                let ranking = Ranking::new(0, one[0], &one, by, EXACT, share);
                 let mut scores = vec![0.0; self.count as usize];
                 mine.iter().zip(ranking.scores().0).for_each(|(page, score)| scores[*page as usize] = *score);
-                scores
+                (scores, 1)
             }
         }
     }
@@ -172,14 +201,25 @@ impl Pages {
         let abroad = abroad.collect();
         let (starts, sources) = flat(into);
         let purses = vec![Purse { hands_on: true, ..Purse::default() }; mine.len()];
-        (Share { starts, sources, degrees, abroad, purses, ..Share::default() }, mine)
+        let content = |page: &u32| self.content.as_ref().map(|content| content[*page as usize]);
+        let content = mine.iter().map(content).collect();
+        (Share { starts, sources, degrees, content, abroad, purses, ..Share::default() }, mine)
     }
+}
+
+/// What members agree on.
+#[derive(Clone)]
+struct Order {
+    number: u64,
+    members: Rc<[NodeId]>,
+    /// Somebody wants to see it; queues do not go by it.
+    wish: bool,
 }
 
 #[derive(Clone)]
 enum Message {
     Beat,
-    Begin { number: u64, members: Rc<[NodeId]> },
+    Begin { order: Order },
     Begun { number: u64, agreed: bool },
     Ask(Question),
     Said(Question, Rc<Reply>),
@@ -187,6 +227,7 @@ enum Message {
 
 enum Happening {
     Tick { node: NodeId, boot: u32 },
+    Prepared { node: NodeId, boot: u32, number: u64 },
     Arrives { delivery: Delivery, message: Message },
     FaultBegins(usize),
     FaultEnds(usize),
@@ -199,8 +240,10 @@ struct Part {
     ranking: Ranking,
     /// The pages behind its numbers.
     pages: Vec<u32>,
-    /// When it last came further, on the node's clock.
-    moved: Micros,
+    wish: bool,
+    patience: Patience,
+    /// What others said since the last tick.
+    heard: Heard,
     told: bool,
 }
 
@@ -214,9 +257,15 @@ struct Node {
     /// The newest ranking that it knows.
     newest: u64,
     /// What it began, and who has agreed.
-    begun: Option<(u64, Rc<[NodeId]>, BTreeSet<NodeId>)>,
+    begun: Option<(Order, BTreeSet<NodeId>)>,
+    /// What it prepares its part for.
+    prepares: Option<Order>,
     part: Option<Part>,
     begins_at: Micros,
+    /// How many it has begun.
+    begins: u64,
+    /// What its pages had in the last ranking, by page; on its disk.
+    kept: BTreeMap<u32, f64>,
 }
 
 struct World<'a> {
@@ -300,7 +349,8 @@ impl<'a> World<'a> {
         let begins_at = self.local(node, at) + BEGIN_AFTER + node.0 * BEGIN_APART;
         // Numbers come from a clock of the wall, which goes on over a start.
         let newest = (at << 12) | node.0;
-        *self.node(node) = Node { up: true, boot, begins_at, newest, ..Node::default() };
+        let kept = std::mem::take(&mut self.node(node).kept);
+        *self.node(node) = Node { up: true, boot, begins_at, newest, kept, ..Node::default() };
         self.at(at, Happening::Tick { node, boot });
     }
 
@@ -323,7 +373,7 @@ impl<'a> World<'a> {
 
     fn happens(&mut self, at: Micros, happening: Happening) {
         let concerns = match &happening {
-            Happening::Tick { node, .. } => Some(*node),
+            Happening::Tick { node, .. } | Happening::Prepared { node, .. } => Some(*node),
             Happening::Arrives { delivery, .. } => Some(delivery.to),
             _ => None,
         };
@@ -333,6 +383,13 @@ impl<'a> World<'a> {
         }
         match happening {
             Happening::Tick { node, boot } => self.tick(at, node, boot),
+            Happening::Prepared { node, boot, number } => {
+                let known = &self.nodes[&node];
+                let waits = known.prepares.as_ref().is_some_and(|order| order.number == number);
+                if known.up && known.boot == boot && waits {
+                    self.take_part(at, node);
+                }
+            }
             Happening::Arrives { delivery, message } => {
                 if self.network.arrives(&delivery) && self.nodes[&delivery.to].up {
                     self.receive(at, delivery.from, delivery.to, message);
@@ -373,24 +430,34 @@ impl<'a> World<'a> {
             self.send(at, node, other, Message::Beat);
         }
         let alive = self.alive(node, now);
+        let not_yet_is_silence = self.has("not_yet_is_silence");
+        if let Some(part) = &mut self.node(node).part {
+            let mut heard = std::mem::take(&mut part.heard);
+            heard.not_yet &= !not_yet_is_silence;
+            part.patience.heard(heard, now / MILLISECOND);
+        }
         let given_up = !self.has("never_given_up")
             && self.nodes[&node].part.as_ref().is_some_and(|part| {
                 let dead = part.ranking.members().iter().any(|member| !alive.contains(member));
-                part.ranking.standing() == Standing::Goes && (dead || part.moved + PATIENCE < now)
+                part.ranking.standing() == Standing::Goes && (dead || part.patience.is_over(now / MILLISECOND))
             });
         if given_up {
             self.node(node).part = None;
             self.trace.sometimes(at, "ranking_given_up");
         }
-        let goes = self.nodes[&node].part.as_ref().is_some_and(|part| part.ranking.standing() == Standing::Goes);
+        let known = &self.nodes[&node];
+        let goes = known.prepares.is_some()
+            || known.part.as_ref().is_some_and(|part| part.ranking.standing() == Standing::Goes);
         if !goes && now >= self.nodes[&node].begins_at {
             let known = self.node(node);
             let number = ((at << 12) | node.0).max(known.newest + 1);
             (known.newest, known.begins_at) = (number, now + BEGIN_AFTER + node.0 * BEGIN_APART);
-            let members: Rc<[NodeId]> = alive.into();
-            known.begun = Some((number, Rc::clone(&members), BTreeSet::from([node])));
-            for member in members.iter().filter(|member| **member != node) {
-                self.send(at, node, *member, Message::Begin { number, members: Rc::clone(&members) });
+            known.begins += 1;
+            let wish = known.begins.is_multiple_of(WISH_EVERY);
+            let order = Order { number, members: alive.into(), wish };
+            known.begun = Some((order.clone(), BTreeSet::from([node])));
+            for member in order.members.iter().filter(|member| **member != node) {
+                self.send(at, node, *member, Message::Begin { order: order.clone() });
             }
             self.agreed(at, node);
         }
@@ -399,26 +466,53 @@ impl<'a> World<'a> {
 
     /// Begins what all members have agreed on.
     fn agreed(&mut self, at: Micros, node: NodeId) {
-        let whole = |(_, members, agreed): &(u64, Rc<[NodeId]>, BTreeSet<NodeId>)| agreed.len() == members.len();
-        if let Some((number, members, _)) = self.node(node).begun.take_if(|begun| whole(begun)) {
-            self.take_part(at, node, number, &members);
+        let whole = |(order, agreed): &(Order, BTreeSet<NodeId>)| agreed.len() == order.members.len();
+        if let Some((order, _)) = self.node(node).begun.take_if(|begun| whole(begun)) {
+            self.prepare(at, node, order);
         }
     }
 
-    fn take_part(&mut self, at: Micros, node: NodeId, number: u64, members: &[NodeId]) {
-        let now = self.local(node, at);
-        let own = self.alive(node, now);
-        let by = self.pages.by;
-        // Whose a page is must go by what was agreed on, not by what a node believes.
-        let (share, pages) = self.pages.share(node, if self.has("own_members") { &own } else { members });
-        let ranking = Ranking::new(number, node, members, by, STOP, share);
+    /// Gives up what it did, and prepares its part, which takes a slow node its time.
+    fn prepare(&mut self, at: Micros, node: NodeId, order: Order) {
+        let is_slow = self.plan.seed.is_multiple_of(4) && self.nodes.keys().next_back() == Some(&node);
+        let begins_at = self.local(node, at) + BEGIN_AFTER + node.0 * BEGIN_APART;
         let known = self.node(node);
-        let overtaken = known.part.as_ref().is_some_and(|part| part.ranking.standing() == Standing::Goes);
-        known.part = Some(Part { ranking, pages, moved: now, told: false });
-        known.begins_at = now + BEGIN_AFTER + node.0 * BEGIN_APART;
+        let (boot, number) = (known.boot, order.number);
+        let overtaken = known.prepares.is_some()
+            || known.part.as_ref().is_some_and(|part| part.ranking.standing() == Standing::Goes);
+        (known.part, known.prepares, known.begins_at) = (None, Some(order), begins_at);
         if overtaken {
             self.trace.sometimes(at, "ranking_overtaken");
         }
+        match is_slow {
+            true => {
+                let ready = self.clocks[&node].timer(at, SLOW);
+                self.at(ready, Happening::Prepared { node, boot, number });
+                self.trace.sometimes(at, "ranking_prepared_late");
+            }
+            false => self.take_part(at, node),
+        }
+    }
+
+    fn take_part(&mut self, at: Micros, node: NodeId) {
+        let Some(Order { number, members, wish }) = self.node(node).prepares.take() else { return };
+        let now = self.local(node, at);
+        let own = self.alive(node, now);
+        let by = if wish { WISH } else { self.pages.by };
+        // Whose a page is must go by what was agreed on, not by what a node believes.
+        let (mut share, pages) = self.pages.share(node, if self.has("own_members") { &own } else { &members });
+        if wish {
+            self.trace.sometimes(at, "ranking_wished");
+        } else if by != By::Opic && !self.nodes[&node].kept.is_empty() {
+            let kept = &self.nodes[&node].kept;
+            share.before = pages.iter().map(|page| kept.get(page).copied().unwrap_or(0.0)).collect();
+            self.trace.sometimes(at, "ranking_begun_warm");
+        }
+        let ranking = Ranking::new(number, node, &members, by, by.stop(), share);
+        let patience = Patience::new(PATIENCE / MILLISECOND, now / MILLISECOND);
+        let known = self.node(node);
+        known.part = Some(Part { ranking, pages, wish, patience, heard: Heard::default(), told: false });
+        known.begins_at = now + BEGIN_AFTER + node.0 * BEGIN_APART;
         self.ended(at, node);
     }
 
@@ -434,14 +528,15 @@ impl<'a> World<'a> {
         self.node(to).heard.insert(from, now);
         match message {
             Message::Beat => {}
-            Message::Begin { number, members } => {
+            Message::Begin { order } => {
+                let (number, members) = (order.number, Rc::clone(&order.members));
                 let alive = self.alive(to, now);
                 let same = members.contains(&to) && members.iter().all(|member| alive.contains(member));
                 let agreed = same && number > self.nodes[&to].newest;
                 if agreed {
                     self.node(to).newest = number;
                     self.node(to).begun = None;
-                    self.take_part(at, to, number, &members);
+                    self.prepare(at, to, order);
                 } else {
                     self.trace.sometimes(at, "ranking_refused");
                 }
@@ -449,8 +544,8 @@ impl<'a> World<'a> {
             }
             Message::Begun { number, agreed } => {
                 match &mut self.node(to).begun {
-                    Some((begun, _, members)) if *begun == number && agreed => drop(members.insert(from)),
-                    Some((begun, ..)) if *begun == number => self.node(to).begun = None,
+                    Some((begun, members)) if begun.number == number && agreed => drop(members.insert(from)),
+                    Some((begun, _)) if begun.number == number => self.node(to).begun = None,
                     _ => {}
                 }
                 self.agreed(at, to);
@@ -459,7 +554,9 @@ impl<'a> World<'a> {
             Message::Ask(question) => {
                 let part = self.nodes[&to].part.as_ref();
                 let known = part.filter(|part| part.ranking.number() == question.ranking);
-                let begins = self.nodes[&to].begun.as_ref().is_some_and(|(number, ..)| *number == question.ranking);
+                let known_node = &self.nodes[&to];
+                let begun = known_node.begun.as_ref().map(|(order, _)| order).into_iter();
+                let begins = begun.chain(&known_node.prepares).any(|order: &Order| order.number == question.ranking);
                 let reply = match known {
                     Some(part) => part.ranking.answer(from, question),
                     None if begins => Reply::NotYet,
@@ -481,8 +578,12 @@ impl<'a> World<'a> {
                         pages.len() - 1
                     }) as u32)
                 });
+                match &*reply {
+                    Reply::NotYet => part.heard.not_yet = true,
+                    Reply::Unknown if question.ranking == part.ranking.number() => part.heard.unknown = true,
+                    _ => part.heard.numbers |= changed,
+                }
                 if changed {
-                    part.moved = now;
                     self.ended(at, to);
                     self.ask(at, to);
                 }
@@ -493,26 +594,23 @@ impl<'a> World<'a> {
     /// Tells what a ranking that has ended came to.
     fn ended(&mut self, at: Micros, node: NodeId) {
         let now = self.local(node, at);
-        let (oracle, scores) = (std::mem::take(&mut self.pages.scores), |part: &Part| part.ranking.scores().0.to_vec());
-        let Some(part) = &mut self.node(node).part else {
-            self.pages.scores = oracle;
-            return;
-        };
-        let is_news = !part.told && matches!(part.ranking.standing(), Standing::Ended(_));
-        let event = is_news.then(|| {
-            part.told = true;
-            let apart: f64 =
-                part.pages.iter().zip(scores(part)).map(|(page, score)| (oracle[*page as usize] - score).abs()).sum();
-            let (ranking, pages) = (part.ranking.number(), part.ranking.scores().1);
-            Event::Ranked { node, ranking, pages, apart: (apart * 1e9).min(1e18) as u64 }
-        });
-        self.pages.scores = oracle;
-        if let Some(event) = event {
-            // Others may be a loop behind: who begins anew at once would take the end from them.
-            self.node(node).begins_at = now + BEGIN_AFTER + node.0 * BEGIN_APART;
-            self.trace.record(at, event);
-            self.trace.sometimes(at, "ranking_ended");
+        let World { pages: world, nodes, .. } = self;
+        let Some(known) = nodes.get_mut(&node) else { return };
+        let Some(part) = known.part.as_mut().filter(|part| !part.told) else { return };
+        let Standing::Ended(_) = part.ranking.standing() else { return };
+        part.told = true;
+        let (scores, count) = part.ranking.scores();
+        let oracle = if part.wish { &world.wished } else { &world.scores };
+        let of_pages = || part.pages.iter().zip(scores).map(|(page, score)| (*page, *score));
+        let apart: f64 = of_pages().map(|(page, score)| (oracle[page as usize] - score).abs()).sum();
+        let (ranking, apart) = (part.ranking.number(), (apart * 1e9).min(1e18) as u64);
+        if !part.wish {
+            known.kept = of_pages().collect();
         }
+        // Others may be a loop behind: who begins anew at once would take the end from them.
+        known.begins_at = now + BEGIN_AFTER + node.0 * BEGIN_APART;
+        self.trace.record(at, Event::Ranked { node, ranking, pages: count, apart });
+        self.trace.sometimes(at, "ranking_ended");
     }
 
     fn fault_begins(&mut self, at: Micros, number: usize) {

@@ -30,7 +30,7 @@ pub fn rows(arguments: &[&str], data: &Path) -> Vec<Value> {
     graph_rows(arguments, data).expect("there is a graph")
 }
 
-/// The scores that nodes keep of their own pages, together; and what one node alone computes from the whole graph, which every replica has.
+/// The scores that nodes keep of their own pages, together; and what one node alone computes from the whole graph, which every replica has, as exactly as it can.
 /// Nothing as long as a node has none.
 fn scores_and_oracle(fleet: &Fleet, nodes: &[usize]) -> Option<(BTreeMap<String, f64>, BTreeMap<String, f64>)> {
     let mut scores: BTreeMap<String, f64> = BTreeMap::new();
@@ -39,7 +39,7 @@ fn scores_and_oracle(fleet: &Fleet, nodes: &[usize]) -> Option<(BTreeMap<String,
             *scores.entry(row["url"].as_str().unwrap().to_owned()).or_default() += row["score"].as_f64().unwrap_or(9.0);
         }
     }
-    let ranked = graph_rows(&["pages", "rank", "--top", "100000", "--precision", "1e-6"], &fleet.data(nodes[0]))?;
+    let ranked = graph_rows(&["pages", "rank", "--top", "100000", "--precision", "1e-12"], &fleet.data(nodes[0]))?;
     let ranked = ranked.iter().map(|row| (row["url"].as_str().unwrap().to_owned(), row["score"].as_f64().unwrap()));
     Some((scores, ranked.collect()))
 }

@@ -88,7 +88,7 @@ fn make(names: &[String], days: u32, now: SystemTime) -> Result<(String, String,
     let mut params = CertificateParams::new(names).map_err(failed)?;
     let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(EARLIER);
     params.not_before = rcgen::date_time_ymd(1970, 1, 1) + since_epoch;
-    params.not_after = params.not_before + DAY * days;
+    params.not_after = params.not_before + EARLIER + DAY * days;
     params.distinguished_name.push(DnType::CommonName, names.first().map_or("orbweaver", String::as_str));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
@@ -139,6 +139,28 @@ mod tests {
         let complaint = run(&arguments).unwrap_err();
         assert!(complaint.text().contains("is there already"), "{}", complaint.text());
         assert_eq!(std::fs::read_to_string(&arguments.certificate).unwrap(), made);
+    }
+
+    #[test]
+    fn it_is_ecdsa_with_sha_256_for_its_names_and_a_year() {
+        let names = ["crawl.example.org".to_owned(), "192.0.2.7".to_owned()];
+        let now = UNIX_EPOCH + Duration::from_secs(1_790_000_000); // 2026-09-21 14:13:20
+        let (pem, _, _) = make(&names, 365, now).unwrap();
+        let text: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+        let der = proto::base64::from_base64(&text).unwrap();
+        let count = |part: &[u8]| der.windows(part.len()).filter(|bytes| *bytes == part).count();
+        let ecdsa_with_sha_256 = [6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
+        let curve_p_256 = [6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+        assert_eq!(
+            (count(&ecdsa_with_sha_256), count(&curve_p_256)),
+            (2, 1),
+            "twice: in what is signed, and beside it"
+        );
+        // An hour earlier, and a year later: times of two digits for the year.
+        assert_eq!((count(b"\x17\x0d260921131320Z"), count(b"\x17\x0d270921141320Z")), (1, 1));
+        // A DNS name and an address among the names it is for; the first is the common name, too.
+        assert_eq!(count(b"\x82\x11crawl.example.org"), 1);
+        assert_eq!((count(&[0x87, 4, 192, 0, 2, 7]), count(b"crawl.example.org")), (1, 3), "its own issuer");
     }
 
     #[test]

@@ -16,13 +16,14 @@ use serde_json::{Value as Json, json};
 use tokio::time::Duration;
 
 use super::{Shared, ask_peer_for};
-use crate::doors::frontier::desk::{Desk, shares};
+use crate::doors::frontier::desk::{Desk, Unavailable, shares};
+use crate::doors::spiders::SpiderDesk;
 use crate::edges::disk::{Job, Look};
 use crate::edges::store::{PageGraph, PageRow, Store, StoreError};
 use crate::edges::swarm::Swarm;
 use crate::node::Node;
 use crate::scoring::known::Known;
-use crate::scoring::{FOLDER, kept_scores};
+use crate::scoring::{FOLDER, KeptScores};
 
 /// Pages that are told of in one answer, or whose links are.
 const PAGES_AT_ONCE: usize = 500;
@@ -51,6 +52,10 @@ impl Shared {
                     .map(|moved| PagesAnswer { rows: vec![json!({"by": by, "moved": moved}).to_string()], next: None }),
             },
             PagesRequest::Rank { wish, from } => rank(desk, wish, from).await,
+            PagesRequest::PutUpAgain => match SpiderDesk::new(desk.clone()).reload().await {
+                Ok(reloaded) => Ok(PagesAnswer { rows: vec![json!({"reloaded": reloaded}).to_string()], next: None }),
+                Err(Unavailable(reason)) => Err(reason),
+            },
         };
         answered.map_or_else(Answer::Refused, Answer::Pages)
     }
@@ -171,11 +176,11 @@ async fn told(node: &Node, graph: PageGraph, what: PagesWhat, slots: SlotSet, af
                     known.retain(|(_, known)| known.as_ref().is_some_and(|known| regex.is_match(&known.url)));
                     return Ok(known.into_iter().filter_map(|(key, known)| Some(named(&key, &known?.url))).collect());
                 }
-                let scores = kept_scores(&graph.dir().join(FOLDER)).unwrap_or_default();
+                let scores = KeptScores::open(&graph.dir().join(FOLDER));
                 let mut rows = Vec::with_capacity(known.len());
                 for (key, known) in known {
                     if let (Some(known), Some(page)) = (known, graph.page(&key)?) {
-                        rows.push(info(&key, &known, &page, scores.get(page.number as usize).copied()));
+                        rows.push(info(&key, &known, &page, scores.as_ref().and_then(|scores| scores.of(page.number))));
                     }
                 }
                 Ok(rows)

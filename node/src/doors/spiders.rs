@@ -95,8 +95,18 @@ impl SpiderDesk {
         sum(self.send(pages, SpiderAsk::Frequencies).await?)
     }
 
-    /// Hands pages out. Every node gives of those that it holds, a fair share of what is wanted; what one has too little of, the others may fill.
+    /// Hands pages out: of domains that are cool enough for the soft rate as long as any node has some, then of all that the hard rate lets out.
     pub async fn request(&self, wanted: u32, lease_s: u32) -> Result<Vec<String>, Unavailable> {
+        let mut given = self.take(wanted, |wanted| SpiderAsk::TakeCool { wanted, lease_s }).await?;
+        let left = wanted.saturating_sub(given.len() as u32);
+        if left > 0 {
+            given.extend(self.take(left, |wanted| SpiderAsk::Take { wanted, lease_s }).await?);
+        }
+        Ok(given)
+    }
+
+    /// Every node gives of those that it holds, a fair share of what is wanted; what one has too little of, the others may fill.
+    async fn take(&self, wanted: u32, ask: impl Fn(u32) -> SpiderAsk) -> Result<Vec<String>, Unavailable> {
         let mut nodes: Vec<NodeId> = self.desk.places().await?.alive.into_iter().collect();
         let begins = self.first.fetch_add(1, Relaxed) % nodes.len().max(1);
         nodes.rotate_left(begins);
@@ -110,9 +120,7 @@ impl SpiderDesk {
                 .map(|(node, place)| (*node, share(place)))
                 .filter(|(_, share)| *share > 0)
                 .collect();
-            let calls = asked
-                .iter()
-                .map(|(node, wanted)| self.desk.ask(*node, Ask::Spider(SpiderAsk::Take { wanted: *wanted, lease_s })));
+            let calls = asked.iter().map(|(node, wanted)| self.desk.ask(*node, Ask::Spider(ask(*wanted))));
             let said = futures_util::future::join_all(calls).await;
             // Who gave less than it was asked for has no more; who did not answer is left out.
             nodes.retain(|node| !asked.iter().any(|(of, _)| of == node));

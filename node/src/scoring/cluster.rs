@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use proto::clients::ask::{Ask, Said};
 use proto::id::{NodeId, SLOTS, Slot};
 use proto::key::UrlKey;
 use proto::score::Stop;
+use proto::score::patience::{Heard, Patience};
 use proto::score::priority::level;
 use proto::score::rounds::{
     Abroad, Best, By, Purse, Question, RankAsk, RankSaid, Ranking, Reply, Share, Standing, Wish, best_of,
@@ -40,7 +41,7 @@ use crate::supervisor::Link;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the others are left alone after one of them was not that far.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// How long a ranking may stand still.
+/// How long a ranking may stand still while nobody says anything ([`Patience`]).
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long after a ranking that came to nothing the next one is begun.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
@@ -67,7 +68,7 @@ struct Part {
 }
 
 /// A ranking that has ended, and after how many loops.
-type Done = (Arc<Mutex<Part>>, u32);
+type Done = (Arc<RwLock<Part>>, u32);
 
 /// What is told to begin.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,15 +81,26 @@ struct Order {
     wish: Option<Wish>,
 }
 
+/// How the newest ranking stands here.
+#[derive(Clone, Default)]
+enum Stands {
+    /// It was given up, or there was none.
+    #[default]
+    Over,
+    /// Our part is being prepared.
+    Prepares,
+    /// It goes on, or has ended; others may still draw the last numbers.
+    Takes(Arc<RwLock<Part>>),
+}
+
 /// What the thread and whoever asks it share.
 #[derive(Default)]
 struct Board {
     /// The newest ranking that somebody began.
     ordered: Option<Order>,
-    /// The one that this node takes part in.
-    part: Option<Arc<Mutex<Part>>>,
-    /// Its number; the part is there when it is prepared.
+    /// The newest one that this node takes part in, or has.
     number: u64,
+    stands: Stands,
     /// The graph, until the end: the folder is in use as long as somebody has it.
     graph: Option<PageGraph>,
     /// Somebody wants scores to be computed now.
@@ -303,25 +315,34 @@ impl ClusterScoring {
                 }
             }
             RankAsk::Draw { from, question } => {
-                let part = {
+                let stands = {
                     let board = self.board();
                     let comes = board.ordered.as_ref().is_some_and(|ordered| ordered.number == question.ranking);
-                    match &board.part {
-                        Some(part) if board.number == question.ranking => Arc::clone(part),
-                        _ if comes || board.number == question.ranking => return RankSaid::Reply(Reply::NotYet),
-                        _ => return RankSaid::Reply(Reply::Unknown),
+                    match board.number == question.ranking {
+                        true => board.stands.clone(),
+                        false if comes => Stands::Prepares,
+                        false => Stands::Over,
                     }
                 };
-                // Whoever computes holds the lock meanwhile.
-                let answer = move || lock(&part).ranking.answer(from, question);
+                let part = match stands {
+                    Stands::Over => return RankSaid::Reply(Reply::Unknown),
+                    Stands::Prepares => return RankSaid::Reply(Reply::NotYet),
+                    Stands::Takes(part) => part,
+                };
+                // Whoever computes the next numbers has the part for itself meanwhile, as long as that may be.
+                let answer = move || match part.try_read() {
+                    Ok(part) => part.ranking.answer(from, question),
+                    Err(TryLockError::Poisoned(_)) => Reply::Unknown,
+                    Err(TryLockError::WouldBlock) => Reply::NotYet,
+                };
                 RankSaid::Reply(tokio::task::spawn_blocking(answer).await.unwrap_or(Reply::Unknown))
             }
         }
     }
 }
 
-fn lock(part: &Mutex<Part>) -> std::sync::MutexGuard<'_, Part> {
-    part.lock().unwrap_or_else(PoisonError::into_inner)
+fn read(part: &RwLock<Part>) -> std::sync::RwLockReadGuard<'_, Part> {
+    part.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whose each slot is, as one number: members must agree on it.
@@ -452,11 +473,14 @@ impl Work {
         let order = {
             let mut board = self.scoring.board();
             let Some(order) = board.ordered.take() else { return Ok(()) };
-            (board.part, board.number) = (None, order.number);
+            (board.stands, board.number) = (Stands::Prepares, order.number);
             order
         };
         let begun = Instant::now();
         let taken = self.take_part(&order);
+        if !matches!(taken, Ok(Some(_))) {
+            self.scoring.board().stands = Stands::Over; // nobody is to wait for it
+        }
         if let Some(wish) = &order.wish {
             let best = match &taken {
                 Ok(Some((part, _))) => self.best(part, wish).map(Some),
@@ -477,7 +501,7 @@ impl Work {
                     board.computed += 1;
                 }
                 (self.computed_at, self.last) = (crawled, Instant::now());
-                let (pages, milliseconds) = (lock(&part).ranking.scores().1, begun.elapsed().as_millis() as u64);
+                let (pages, milliseconds) = (read(&part).ranking.scores().1, begun.elapsed().as_millis() as u64);
                 let members = order.members.len();
                 info!(by = self.config.by.name(), pages, members, loops, moved, milliseconds, "scores computed");
                 self.metrics.updated(begun.elapsed());
@@ -495,12 +519,14 @@ impl Work {
             info!(ranking = order.number, "a ranking is given up: slots have other owners since it was begun");
             return Ok(None);
         }
-        let part = Arc::new(Mutex::new(self.prepare(order, &places)?));
-        self.scoring.board().part = Some(Arc::clone(&part));
-        let mut moved = Instant::now();
+        let part = Arc::new(RwLock::new(self.prepare(order, &places)?));
+        self.scoring.board().stands = Stands::Takes(Arc::clone(&part));
+        let begun = Instant::now();
+        let now_ms = || begun.elapsed().as_millis() as u64;
+        let mut patience = Patience::new(PATIENCE.as_millis() as u64, now_ms());
         loop {
             let (standing, wants) = {
-                let part = lock(&part);
+                let part = read(&part);
                 (part.ranking.standing(), part.ranking.wants())
             };
             if let Standing::Ended(loops) = standing {
@@ -510,7 +536,7 @@ impl Work {
             let alive = self.runtime.block_on(desk.places()).map(|places| places.alive);
             let lost = alive
                 .is_ok_and(|alive| order.members.iter().any(|member| *member != desk.me() && !alive.contains(member)));
-            if overtaken || lost || moved.elapsed() > PATIENCE || self.ends.load(Relaxed) {
+            if overtaken || lost || patience.is_over(now_ms()) || self.ends.load(Relaxed) {
                 info!(ranking = order.number, overtaken, lost, "a ranking is given up");
                 return Ok(None);
             }
@@ -521,26 +547,27 @@ impl Work {
                 async move { (member, question, call.await) }
             });
             let said = self.runtime.block_on(futures_util::future::join_all(calls));
-            let (mut changed, mut unknown) = (false, false);
+            let mut heard = Heard::default();
             for (member, question, said) in said {
                 match said {
-                    Ok(Said::Rank(RankSaid::Reply(Reply::Unknown))) => unknown = true,
-                    Ok(Said::Rank(RankSaid::Reply(reply))) => changed |= self.hear(&part, member, question, reply)?,
+                    Ok(Said::Rank(RankSaid::Reply(Reply::Unknown))) => heard.unknown = true,
+                    Ok(Said::Rank(RankSaid::Reply(Reply::NotYet))) => heard.not_yet = true,
+                    Ok(Said::Rank(RankSaid::Reply(reply))) => {
+                        heard.numbers |= self.hear(&part, member, question, reply)?;
+                    }
                     Ok(_) | Err(_) => {}
                 }
             }
-            match (changed, unknown) {
-                (true, _) => moved = Instant::now(),
-                // Somebody gave it up, or has not heard of it yet.
-                (false, true) if moved.elapsed() > PATIENCE / 4 => return Ok(None),
-                _ => std::thread::sleep(AGAIN_AFTER),
+            patience.heard(heard, now_ms());
+            if !heard.numbers {
+                std::thread::sleep(AGAIN_AFTER);
             }
         }
     }
 
-    fn hear(&self, part: &Mutex<Part>, member: NodeId, question: Question, reply: Reply) -> Result<bool, StoreError> {
+    fn hear(&self, part: &RwLock<Part>, member: NodeId, question: Question, reply: Reply) -> Result<bool, StoreError> {
         let mut failed = None;
-        let mut part = lock(part);
+        let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
         let Part { ranking, mine, ours, strangers } = &mut *part;
         let changed = ranking.heard(member, question, reply, |name| {
             let key = UrlKey::checked(name)?;
@@ -561,8 +588,8 @@ impl Work {
     }
 
     /// The best of our pages in a ranking that has ended.
-    fn best(&self, part: &Mutex<Part>, wish: &Wish) -> Result<Vec<Best>, StoreError> {
-        let part = lock(part);
+    fn best(&self, part: &RwLock<Part>, wish: &Wish) -> Result<Vec<Best>, StoreError> {
+        let part = read(part);
         let scores = if wish.hubs { part.ranking.hubs() } else { part.ranking.scores().0 };
         let least = {
             let mut sorted: Vec<f64> = scores.to_vec();
@@ -594,7 +621,8 @@ impl Work {
         let pages = self.intake.counts().pages as usize;
         let (mut mine, mut whose) = (vec![FOREIGN; pages], vec![me; pages]);
         let mut count = 0;
-        self.graph.each_page::<StoreError>(|number, key| {
+        let graph = self.graph.now(); // numbers and links of one moment
+        graph.each_page::<StoreError>(|number, key| {
             let number = number as usize;
             if let (Some(mine), Some(whose)) = (mine.get_mut(number), whose.get_mut(number)) {
                 *whose = owners[key.slot().0 as usize % owners.len()];
@@ -608,13 +636,13 @@ impl Work {
         let mut inner: Vec<(u32, u32)> = Vec::new();
         let mut outer: BTreeMap<NodeId, Vec<(u32, u32)>> = BTreeMap::new();
         let (by, other_domains_only, content, stop) = match order.wish {
-            None => (self.by, self.config.other_domains_only, self.config.use_content, Stop::default()),
+            None => (self.by, self.config.other_domains_only, self.config.use_content, self.by.stop()),
             Some(Wish { by, other_domains_only, content, precision, .. }) => {
                 (by, other_domains_only, content, Stop { precision, loops_max: WISH_LOOPS_MAX })
             }
         };
         let mut has_row = vec![false; count as usize];
-        self.graph.each_row::<StoreError>(|from, row| {
+        graph.each_row::<StoreError>(|from, row| {
             let Some(source) = mine.get(from as usize).copied().filter(|source| *source != FOREIGN) else {
                 return Ok(());
             };
@@ -643,7 +671,7 @@ impl Work {
         }
         if content {
             let mut content = vec![0.0; count as usize];
-            self.graph.each_content(|number, worth| {
+            graph.each_content(|number, worth| {
                 if let Some(place) = mine.get(number as usize).and_then(|number| content.get_mut(*number as usize)) {
                     *place = f64::from(worth);
                 }
@@ -699,8 +727,8 @@ impl Work {
     }
 
     /// Keeps the scores of our pages for the next time, and for whoever looks into the folder.
-    fn keep(&mut self, part: &Mutex<Part>, crawled: u32) {
-        let part = lock(part);
+    fn keep(&mut self, part: &RwLock<Part>, crawled: u32) {
+        let part = read(part);
         let (scores, _) = part.ranking.scores();
         let score = |ours: &u32| scores.get(*ours as usize).copied().unwrap_or(0.0);
         let all: Vec<f64> = part.mine.iter().map(score).collect();
@@ -727,10 +755,10 @@ impl Work {
     }
 
     /// Tells the owners of queues which of our waiting pages have another level, and has those of our own queues moved; says how many.
-    fn steer(&self, part: &Mutex<Part>) -> Result<u64, StoreError> {
+    fn steer(&self, part: &RwLock<Part>) -> Result<u64, StoreError> {
         // Not under the lock: others may still draw the last numbers.
         let (scores, pages, mine, strangers) = {
-            let part = lock(part);
+            let part = read(part);
             let (scores, pages) = part.ranking.scores();
             (scores.to_vec(), pages, Arc::clone(&part.mine), part.strangers.clone())
         };

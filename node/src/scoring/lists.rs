@@ -6,7 +6,7 @@ use std::path::Path;
 use proto::score::{Graph, Lists, NoRoom};
 
 use crate::edges::mapped::{Numbers, Plain};
-use crate::edges::store::{PageGraph, StoreError};
+use crate::edges::store::{GraphNow, PageGraph, StoreError};
 
 /// Why there are no lists.
 #[derive(Debug, thiserror::Error)]
@@ -25,9 +25,9 @@ pub enum ListsError {
     /// There is no room for scores.
     #[error(transparent)]
     Scores(#[from] NoRoom),
-    /// The links are more, or others, than they were a moment ago.
-    #[error("the page graph changed while it was read; try again")]
-    Changed,
+    /// A link leads to a page that has no number, or the counts are not those of the rows.
+    #[error("the page graph contradicts itself: its links are not of its pages")]
+    Contradicts,
 }
 
 /// For each page a list of pages.
@@ -38,7 +38,7 @@ struct Side {
 
 impl Side {
     fn lists(&self) -> Result<Lists<'_>, ListsError> {
-        Lists::new(&self.starts, &self.pages).ok_or(ListsError::Changed)
+        Lists::new(&self.starts, &self.pages).ok_or(ListsError::Contradicts)
     }
 }
 
@@ -62,15 +62,16 @@ pub struct LinkLists {
 }
 
 impl LinkLists {
-    /// Reads the graph twice: once to count, once to fill. `dir` is where the files go.
+    /// Reads the graph twice: once to count, once to fill; both times as it is now, whatever is taken in meanwhile. `dir` is where the files go.
     pub fn read(graph: &PageGraph, wanted: Wanted, dir: &Path) -> Result<LinkLists, ListsError> {
+        let graph = &graph.now();
         let pages = graph.counts()?.pages as usize;
         let room = Room(dir);
         let (mut degrees, mut linked) = (room.zeros::<u32>(pages)?, room.zeros::<u64>(pages + 1)?);
         let (count_out, count_in) = (&mut degrees[..], &mut linked[..]);
         each_link(graph, wanted, |from, to| {
-            *count_out.get_mut(from as usize).ok_or(ListsError::Changed)? += 1;
-            *count_in.get_mut(to as usize + 1).filter(|_| (to as usize) < pages).ok_or(ListsError::Changed)? += 1;
+            *count_out.get_mut(from as usize).ok_or(ListsError::Contradicts)? += 1;
+            *count_in.get_mut(to as usize + 1).filter(|_| (to as usize) < pages).ok_or(ListsError::Contradicts)? += 1;
             Ok(())
         })?;
         for page in 0..pages {
@@ -83,11 +84,11 @@ impl LinkLists {
         let (next, sources, mut targets) = (&mut ends[..], &mut lists[..], forward.as_deref_mut());
         let mut count = 0;
         each_link(graph, wanted, |from, to| {
-            let end = next.get_mut(to as usize).ok_or(ListsError::Changed)?;
-            *sources.get_mut(*end as usize).ok_or(ListsError::Changed)? = from;
+            let end = next.get_mut(to as usize).ok_or(ListsError::Contradicts)?;
+            *sources.get_mut(*end as usize).ok_or(ListsError::Contradicts)? = from;
             *end += 1;
             if let Some(forward) = &mut targets {
-                *forward.get_mut(count).ok_or(ListsError::Changed)? = to;
+                *forward.get_mut(count).ok_or(ListsError::Contradicts)? = to;
             }
             count += 1;
             Ok(())
@@ -135,14 +136,14 @@ impl Room<'_> {
 
 /// Calls `each` with both ends of every link, ordered by where they lead from.
 fn each_link(
-    graph: &PageGraph,
+    graph: &GraphNow<'_>,
     wanted: Wanted,
     mut each: impl FnMut(u32, u32) -> Result<(), ListsError>,
 ) -> Result<(), ListsError> {
     graph.each_row(|from, row| {
         let count = if wanted.other_domains_only { row.other_domains() as usize } else { usize::MAX };
         for to in row.take(count) {
-            each(from, to.map_err(|_| ListsError::Changed)?)?;
+            each(from, to.map_err(|_| ListsError::Contradicts)?)?;
         }
         Ok(())
     })

@@ -11,6 +11,7 @@ pub mod known;
 pub mod lists;
 
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -175,12 +176,18 @@ pub fn place_of(page: &PageRow, scores: &[f64]) -> u16 {
     }
 }
 
-/// The scores that the scoring thread computed last and kept in `dir`, by the pages' numbers.
-pub fn kept_scores(dir: &Path) -> Option<Vec<f64>> {
+/// Where the scores lie that the scoring thread computed last; by what, if it is the state of a scorer.
+fn newest(dir: &Path) -> Option<(PathBuf, Option<ScoreBy>)> {
     let made = |file: PathBuf, by: Option<ScoreBy>| Some((std::fs::metadata(&file).ok()?.modified().ok()?, file, by));
     let files = [ScoreBy::PageRank, ScoreBy::Hits, ScoreBy::Opic].map(|by| (state_file(dir, by.name()), Some(by)));
     let files = files.into_iter().chain([(scores_file(dir), None)]);
-    let (_, file, by) = files.filter_map(|(file, by)| made(file, by)).max_by_key(|(made, ..)| *made)?;
+    let newest = files.filter_map(|(file, by)| made(file, by)).max_by_key(|(made, ..)| *made)?;
+    Some((newest.1, newest.2))
+}
+
+/// The scores that the scoring thread computed last and kept in `dir`, by the pages' numbers.
+pub fn kept_scores(dir: &Path) -> Option<Vec<f64>> {
+    let (file, by) = newest(dir)?;
     let (_, state) = read_state(&file)?;
     let Some(by) = by else { return Some(state) };
     let mut scorer = ScoreConfig { by, ..ScoreConfig::default() }.scorer()?;
@@ -192,6 +199,37 @@ pub fn kept_scores(dir: &Path) -> Option<Vec<f64>> {
     Some(scorer.scores().to_vec())
 }
 
+/// The same scores for who asks for a few of them.
+pub enum KeptScores {
+    /// They are read from the file.
+    There(std::fs::File),
+    /// They follow from all that is in the file.
+    Here(Vec<f64>),
+}
+
+impl KeptScores {
+    /// The scores that were kept last in `dir`.
+    pub fn open(dir: &Path) -> Option<KeptScores> {
+        match newest(dir)? {
+            (_, Some(ScoreBy::Opic)) => kept_scores(dir).map(KeptScores::Here),
+            (file, _) => std::fs::File::open(file).ok().map(KeptScores::There),
+        }
+    }
+
+    /// The score of the page with this number.
+    pub fn of(&self, page: u32) -> Option<f64> {
+        match self {
+            KeptScores::Here(scores) => scores.get(page as usize).copied(),
+            KeptScores::There(file) => {
+                let mut word = [0; 8];
+                // Behind the number of pages.
+                file.read_exact_at(&mut word, 8 + 8 * u64::from(page)).ok()?;
+                Some(f64::from_le_bytes(word)).filter(|score| score.is_finite())
+            }
+        }
+    }
+}
+
 /// Brings a scorer up to date with a graph; what is too large for memory goes to files in `dir`.
 pub fn compute(
     scorer: &mut dyn Scorer,
@@ -201,7 +239,7 @@ pub fn compute(
 ) -> Result<Computed, ListsError> {
     let machine = Threads::new(config.threads, dir);
     if !scorer.needs_graph() {
-        let nothing = Lists::new(&[0], &[]).ok_or(ListsError::Changed)?;
+        let nothing = Lists::new(&[0], &[]).ok_or(ListsError::Contradicts)?;
         let graph = Graph { into: nothing, degrees: &[], out: None, content: None };
         return Ok(scorer.update(&graph, &Stop::default(), &machine)?);
     }
@@ -242,4 +280,27 @@ fn read_state(file: &Path) -> Option<(u32, Vec<f64>)> {
     let mut words = bytes.chunks_exact(8).map(|word| word.try_into().expect("eight bytes"));
     let crawled = u32::try_from(u64::from_le_bytes(words.next()?)).ok()?;
     Some((crawled, words.map(f64::from_le_bytes).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_scores_are_those_of_all() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(KeptScores::open(dir.path()).is_none() && kept_scores(dir.path()).is_none());
+        let same = |dir: &Path, count: u32| {
+            let (few, all) = (KeptScores::open(dir).unwrap(), kept_scores(dir).unwrap());
+            assert_eq!((0..count).map(|page| few.of(page).unwrap()).collect::<Vec<f64>>(), all);
+            assert_eq!(few.of(count), None);
+            few
+        };
+        write_state(&state_file(dir.path(), "pagerank"), 3, &[0.5, 0.3, 0.2]).unwrap();
+        assert!(matches!(same(dir.path(), 3), KeptScores::There(_)));
+        // What OPIC keeps are purses: cash and history of each page.
+        std::fs::remove_file(state_file(dir.path(), "pagerank")).unwrap();
+        write_state(&state_file(dir.path(), "opic"), 2, &[1.0, 2.0, 0.5, 0.5]).unwrap();
+        assert_eq!(same(dir.path(), 2).of(0), Some(0.75));
+    }
 }

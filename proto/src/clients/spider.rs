@@ -184,6 +184,20 @@ pub enum SpiderAsk {
     },
     /// The cluster itself crawled these pages: the rows of what it found on each.
     Links(Vec<Vec<u8>>),
+    /// As [`SpiderAsk::Take`], but only of domains that are cool enough for the soft rate: others, on whichever node, may have cooler ones.
+    TakeCool {
+        /// How many.
+        wanted: u32,
+        /// For how long.
+        lease_s: u32,
+    },
+}
+
+impl SpiderAsk {
+    /// Whether pages are to be handed out.
+    pub fn takes(&self) -> bool {
+        matches!(self, SpiderAsk::Take { .. } | SpiderAsk::TakeCool { .. })
+    }
 }
 
 /// The bytes of a page's key.

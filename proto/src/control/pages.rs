@@ -88,6 +88,8 @@ pub enum PagesRequest {
         /// Where the last answer said; the node that was asked first.
         from: Option<PagesPlace>,
     },
+    /// Put up again the pages of spiders that were never crawled and are not to be crawled any more.
+    PutUpAgain,
 }
 
 /// What is told.

@@ -72,6 +72,8 @@ pub struct Picker<D> {
     rates: Option<Rates>,
     now_ms: u64,
     step: usize,
+    /// How many steps are made.
+    steps: usize,
     domains: BTreeMap<D, Left>,
     /// Domains that may be served in this step, by the rank of their next page and by who came first; whether that rank is known or only a bound.
     open: BinaryHeap<(Rank, std::cmp::Reverse<D>, bool)>,
@@ -85,7 +87,13 @@ impl<D: Ord + Clone> Picker<D> {
     /// Picks `wanted` pages; without rates all domains are always open.
     pub fn new(wanted: usize, rates: Option<Rates>, now_ms: u64) -> Picker<D> {
         let (domains, open, later) = (BTreeMap::new(), BinaryHeap::new(), Vec::new());
-        Picker { wanted, rates, now_ms, step: 0, domains, open, later, unmet: Some(Rank::BEST) }
+        Picker { wanted, rates, now_ms, step: 0, steps: STEPS, domains, open, later, unmet: Some(Rank::BEST) }
+    }
+
+    /// Picks only of domains that are cool enough for the soft rate.
+    #[must_use]
+    pub fn only_cool(self) -> Picker<D> {
+        Picker { steps: 1, ..self }
     }
 
     /// There is a domain whose pages have at most this rank; so have those of all domains that are met after it in this step.
@@ -120,7 +128,7 @@ impl<D: Ord + Clone> Picker<D> {
                 // Somebody who was not met may have a better page.
                 Some((rank, ..)) if self.unmet.is_some_and(|unmet| unmet > *rank) => return Step::Meet(self.step),
                 None if self.unmet.is_some() => return Step::Meet(self.step),
-                None if self.step + 1 == STEPS => return Step::Done,
+                None if self.step + 1 == self.steps => return Step::Done,
                 None => {
                     (self.step, self.unmet) = (self.step + 1, Some(Rank::BEST));
                     for domain in std::mem::take(&mut self.later) {

@@ -4,7 +4,7 @@
 //! computed over the whole graph, again and again until the numbers hardly change, and begin where the last time ended.
 //! [`opic`] is cheap and never computed: every crawled page hands on what it has. [`priority`] says what a score means in
 //! a queue, [`link_row`] how the links of a page lie on disk. [`best_first`] picks pages over many domains for crawlers with fetchers of their own, as far as
-//! the [`temperature`] of each domain lets it; [`revisit`] says when a page is fetched again. [`rounds`] computes scores over several nodes.
+//! the [`temperature`] of each domain lets it; [`revisit`] says when a page is fetched again. [`rounds`] computes scores over several nodes, [`patience`] says how long they wait for each other.
 //!
 //! The core knows neither threads nor files. Vectors and lists come as slices, so that whoever calls may have mapped them
 //! from a file. Room for vectors and the loop over all pages are a [`Machine`]'s, which may map files and share the pages among threads:
@@ -15,6 +15,7 @@ pub mod hits;
 pub mod link_row;
 pub mod opic;
 pub mod pagerank;
+pub mod patience;
 pub mod priority;
 pub mod revisit;
 pub mod rounds;

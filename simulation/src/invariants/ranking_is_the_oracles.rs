@@ -2,7 +2,7 @@
 //!
 //! Harm: pages stand where they do not belong, because the links of a node that died, or that two nodes both took for theirs, are missing or counted twice.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proto::crawl::politeness::Micros;
 use proto::id::NodeId;
@@ -11,7 +11,7 @@ use super::{Broken, Invariant};
 use crate::world::oracle::Oracle;
 use crate::world::trace::{Event, Phase};
 
-/// How far the scores of a node's pages may be from the oracle's, together, in billionths: a millionth.
+/// How far the scores of all pages may be from the oracle's, together, in billionths: a millionth.
 const APART_MAX: u64 = 1_000;
 
 /// See the module.
@@ -21,6 +21,8 @@ pub struct RankingIsTheOracles {
     pages: Option<u64>,
     /// Who has computed scores in this phase and this life.
     ranked: BTreeSet<NodeId>,
+    /// How far the scores of all members of a ranking are from the oracle's so far.
+    apart: BTreeMap<u64, u64>,
 }
 
 impl RankingIsTheOracles {
@@ -41,9 +43,11 @@ impl Invariant for RankingIsTheOracles {
             Event::PhaseChanged(Phase::Calm) => self.ranked.clear(),
             Event::NodeStarted { node, .. } => drop(self.ranked.remove(node)),
             Event::Ranked { node, ranking, pages, apart } => {
-                if Some(*pages) != self.pages || *apart > APART_MAX {
+                let all = self.apart.entry(*ranking).or_default();
+                *all = all.saturating_add(*apart);
+                if Some(*pages) != self.pages || *all > APART_MAX {
                     let what = format!(
-                        "ranking {ranking} of {pages} pages of {:?} is {apart} billionths from the oracle's",
+                        "ranking {ranking} of {pages} pages of {:?} is {all} billionths from the oracle's",
                         self.pages
                     );
                     return Broken::on(*node, what);
@@ -71,6 +75,16 @@ mod tests {
             |event: Event| show(&mut RankingIsTheOracles::default(), [(0, Event::GraphKept { pages: 9 }), (1, event)]);
         assert_eq!(judge(ranked(A, 9, 1_000)), Ok(()));
         assert!(judge(ranked(A, 9, 1_001)).is_err() && judge(ranked(A, 8, 0)).is_err());
+    }
+
+    #[test]
+    fn what_members_lack_is_added_up() {
+        let told = |ranking: [u64; 2]| {
+            let event = |node, ranking| Event::Ranked { node, ranking, pages: 9, apart: 600 };
+            let events = [(0, Event::GraphKept { pages: 9 }), (1, event(A, ranking[0])), (2, event(B, ranking[1]))];
+            show(&mut RankingIsTheOracles::default(), events)
+        };
+        assert!(told([1, 2]).is_ok() && told([1, 1]).is_err());
     }
 
     #[test]

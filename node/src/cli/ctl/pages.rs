@@ -25,7 +25,8 @@ Each page is told by the node that acts for it. Pages have no numbers here, whic
 const ASK_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(100);
 const SCHEDULE_EXAMPLES: &str = "Examples:
   orbweaver ctl --data /srv/orbweaver schedule dump | head
-  orbweaver ctl --data /srv/orbweaver schedule reload --by pagerank";
+  orbweaver ctl --data /srv/orbweaver schedule reload --by pagerank
+  orbweaver ctl --data /srv/orbweaver schedule reload --uncrawled";
 
 /// Arguments of `pages`.
 #[derive(Args)]
@@ -48,6 +49,9 @@ pub(super) enum ScheduleCommand {
         /// By what: as the nodes are set
         #[arg(long, value_enum, default_value = "pagerank")]
         by: ReloadBy,
+        /// Compute nothing; put up again the pages of spiders that were never crawled and are not to be crawled any more
+        #[arg(long, conflicts_with = "by")]
+        uncrawled: bool,
     },
 }
 
@@ -105,7 +109,11 @@ pub(super) async fn schedule(
             };
             asking.each(PagesWhat::Waiting, &text).await
         }
-        ScheduleCommand::Reload { by } => {
+        ScheduleCommand::Reload { uncrawled: true, .. } => {
+            let answer = asking.ask(PagesRequest::PutUpAgain).await?;
+            asking.write_all(&answer.rows, &|row: &Json| format!("{} pages wait again", row["reloaded"]))
+        }
+        ScheduleCommand::Reload { by, .. } => {
             let by = match by {
                 ReloadBy::Pagerank => "pagerank",
                 ReloadBy::Hits => "hits",

@@ -286,11 +286,13 @@ impl Desk {
     }
 
     async fn spider_here(&self, ask: SpiderAsk) -> Result<SpiderSaid, Unavailable> {
-        let takes = matches!(ask, SpiderAsk::Take { .. });
+        let takes = ask.takes();
         // What is merely heard undoes nothing that others wrote meanwhile; what is said of a known page may be written over by whoever has its slot next.
         let is_known = matches!(ask, SpiderAsk::Crawled(_) | SpiderAsk::Failed(_) | SpiderAsk::Frequencies(_));
         let served = match ask {
-            SpiderAsk::Take { .. } | SpiderAsk::Reload { .. } => self.places().await?.served,
+            SpiderAsk::Take { .. } | SpiderAsk::TakeCool { .. } | SpiderAsk::Reload { .. } => {
+                self.places().await?.served
+            }
             _ if is_known => self.held().await?,
             _ => SlotSet::default(),
         };

@@ -207,6 +207,7 @@ async fn crawled(
     body: Bytes,
 ) -> Result<StatusCode, Wrong> {
     let reports = match json_of(&headers, &body)? {
+        Json::Array(pages) if pages.is_empty() => return Err(inside(None, "there is no page in the list")),
         Json::Array(pages) => {
             let reports = pages.iter().zip(0..).map(|(page, place)| door.report(page, Some(place)));
             reports.collect::<Result<Vec<Report>, Wrong>>()?

@@ -91,7 +91,7 @@ impl ClientJob {
         // What looks at many rows writes a batch of its own.
         match self {
             ClientJob::Put { .. } | ClientJob::EndOwn { .. } => true,
-            ClientJob::Spider { ask, .. } => !matches!(ask, SpiderAsk::Take { .. } | SpiderAsk::Reload { .. }),
+            ClientJob::Spider { ask, .. } => !ask.takes() && !matches!(ask, SpiderAsk::Reload { .. }),
             ClientJob::Act { .. } | ClientJob::Look { .. } | ClientJob::OwnLeases { .. } => false,
         }
     }

@@ -9,7 +9,7 @@
 //! | `agenda` | crawl, time, slot, marked key, crawl | a queue that may be worth looking at from then on |
 //!
 //! Queues of spiders ([`spiders`]) are ordered by rank: their `turn` has 0, place, time of creation, URL instead, and 2, date, URL for what waits for its
-//! date; in the `agenda` they stand under the place of their best page, and, behind all of those, under the time at which something in them falls due.
+//! date; in the `agenda` they stand under the place of their best page, those that other nodes serve behind ([`served`]), and, behind all of those, under the time at which something in them falls due.
 //!
 //! `turn`, `line` and `agenda` follow from `client`, and change in the same batch. The agenda never says a time that is too late: whoever finds a queue
 //! there that cannot be served puts it down for the next time at which that may be different. So nobody walks past queues that wait.
@@ -18,12 +18,14 @@ mod act;
 mod ends;
 mod fronts;
 mod look;
+mod served;
 mod spiders;
 #[cfg(test)]
 mod tests;
 
 pub use self::act::Taker;
 pub(super) use self::fronts::Fronts;
+pub(super) use self::served::Served;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -66,7 +68,7 @@ pub(super) struct Line {
     leased: u64,
     /// The newest creation date.
     newest_ms: u64,
-    /// Where it stands in the agenda; `u64::MAX` if it does not. Of spiders: the place of its best page, or a better one.
+    /// Where it stands in the agenda; `u64::MAX` if it does not. Of spiders: the place of its best page, or a better one; and whether behind ([`served`]).
     agenda_ms: u64,
     /// When something in a queue of spiders falls due, at the earliest; `u64::MAX` if nothing does.
     wake_ms: u64,
@@ -456,6 +458,9 @@ impl Change<'_> {
         for (queue, Touched { before, mut now }) in std::mem::take(&mut self.clients.lines) {
             if now.scheduled == 0 {
                 (now.agenda_ms, now.wake_ms) = (u64::MAX, u64::MAX);
+            }
+            if is_pages(queue.crawl()) {
+                now.agenda_ms = self.store.served.place(queue.slot(), now.agenda_ms);
             }
             let filed = before.as_ref().map_or([None; 2], Line::places);
             for (was, is) in filed.into_iter().zip(now.places()).filter(|(was, is)| was != is) {

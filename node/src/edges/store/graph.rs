@@ -22,7 +22,7 @@ use proto::id::UrlId;
 use proto::key::{Order, QueueKey, UrlKey};
 use proto::score::link_row::{self, Row};
 use proto::wire;
-use rocksdb::{ColumnFamily, Direction, IteratorMode, WriteBatch};
+use rocksdb::{ColumnFamily, Direction, IteratorMode, SnapshotWithThreadMode, WriteBatch};
 use serde::{Deserialize, Serialize};
 
 use super::found::FoundPage;
@@ -181,11 +181,12 @@ impl PageGraph {
 
     /// What it holds.
     pub fn counts(&self) -> Result<GraphCounts, StoreError> {
-        let Some(meta) = self.family("meta") else { return Ok(GraphCounts::default()) };
-        let row = self.db.get_pinned_cf(meta, COUNTS).map_err(|error| self.failed(&error))?;
-        row.map_or(Ok(GraphCounts::default()), |row| {
-            wire::decode(&row).map_err(|error| StoreError::damaged("meta", error))
-        })
+        self.now().counts()
+    }
+
+    /// As it is at this moment, whatever is taken in meanwhile.
+    pub fn now(&self) -> GraphNow<'_> {
+        GraphNow { graph: self, snapshot: self.db.snapshot() }
     }
 
     /// Begins to take rows in.
@@ -348,16 +349,13 @@ impl PageGraph {
     }
 
     /// Calls `each` with every page whose links are known, in the order of their numbers, until it returns an error.
-    pub fn each_row<E: From<StoreError>>(&self, mut each: impl FnMut(u32, Row<'_>) -> Result<(), E>) -> Result<(), E> {
-        self.each_of(b'l', |number, bytes| {
-            let row = Row::read(number, bytes).map_err(|error| StoreError::damaged("link", error))?;
-            each(number, row)
-        })
+    pub fn each_row<E: From<StoreError>>(&self, each: impl FnMut(u32, Row<'_>) -> Result<(), E>) -> Result<(), E> {
+        self.now().each_row(each)
     }
 
     /// Calls `each` with every page, in the order of their numbers, until it returns an error.
-    pub fn each_page<E: From<StoreError>>(&self, mut each: impl FnMut(u32, UrlKey) -> Result<(), E>) -> Result<(), E> {
-        self.each_of(b'k', |number, bytes| each(number, UrlKey::from_bytes(bytes)))
+    pub fn each_page<E: From<StoreError>>(&self, each: impl FnMut(u32, UrlKey) -> Result<(), E>) -> Result<(), E> {
+        self.now().each_page(each)
     }
 
     /// Pages from this number on, at most so many.
@@ -390,21 +388,6 @@ impl PageGraph {
             some.push((u32::from_be_bytes(number), value.into_vec()));
         }
         Ok(some)
-    }
-
-    /// Calls `each` with every page whose content is worth something by itself, in no order.
-    pub fn each_content(&self, mut each: impl FnMut(u32, f32)) -> Result<(), StoreError> {
-        let Some(family) = self.family("page") else { return Ok(()) };
-        let mut rows = self.db.raw_iterator_cf(family);
-        rows.seek_to_first();
-        while let Some(value) = rows.value() {
-            let row = PageRow::read(value)?;
-            if row.content > 0.0 {
-                each(row.number, row.content);
-            }
-            rows.next();
-        }
-        rows.status().map_err(|error| self.failed(&error))
     }
 
     /// Calls `each` with every page of spiders that waits: its key, its number if the graph has it, and the level it stands by; until it says no.
@@ -494,25 +477,6 @@ impl PageGraph {
         Ok(self.db.get_approximate_sizes_cf(family, &[rows]).into_iter().sum())
     }
 
-    fn each_of<E: From<StoreError>>(
-        &self,
-        kind: u8,
-        mut each: impl FnMut(u32, &[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let Some(family) = self.family("link") else { return Ok(()) };
-        let mut rows = self.db.raw_iterator_cf(family);
-        rows.seek([kind]);
-        while let (Some(key), Some(value)) = (rows.key(), rows.value())
-            && key.first() == Some(&kind)
-        {
-            let number = key[1..].try_into().map_err(|_| StoreError::damaged("link", "a key without a number"))?;
-            each(u32::from_be_bytes(number), value)?;
-            rows.next();
-        }
-        rows.status().map_err(|error| self.failed(&error))?;
-        Ok(())
-    }
-
     /// Looks at every entry that waits in a queue; `priority` says which its page should have by the page's row. Calls `moves` with those that
     /// have another, some at a time, until it says no.
     pub fn each_move(
@@ -570,6 +534,70 @@ impl PageGraph {
                 return Ok(());
             }
         }
+    }
+}
+
+/// A graph as it was at one moment. Files that were replaced since stay as long as there is one: it is for one reading, or two.
+pub struct GraphNow<'a> {
+    graph: &'a PageGraph,
+    snapshot: SnapshotWithThreadMode<'a, Database>,
+}
+
+impl GraphNow<'_> {
+    /// What it holds.
+    pub fn counts(&self) -> Result<GraphCounts, StoreError> {
+        let Some(meta) = self.graph.family("meta") else { return Ok(GraphCounts::default()) };
+        let row = self.snapshot.get_pinned_cf(meta, COUNTS).map_err(|error| self.graph.failed(&error))?;
+        row.map_or(Ok(GraphCounts::default()), |row| {
+            wire::decode(&row).map_err(|error| StoreError::damaged("meta", error))
+        })
+    }
+
+    /// Calls `each` with every page whose links are known, in the order of their numbers, until it returns an error.
+    pub fn each_row<E: From<StoreError>>(&self, mut each: impl FnMut(u32, Row<'_>) -> Result<(), E>) -> Result<(), E> {
+        self.each_of(b'l', |number, bytes| {
+            let row = Row::read(number, bytes).map_err(|error| StoreError::damaged("link", error))?;
+            each(number, row)
+        })
+    }
+
+    /// Calls `each` with every page, in the order of their numbers, until it returns an error.
+    pub fn each_page<E: From<StoreError>>(&self, mut each: impl FnMut(u32, UrlKey) -> Result<(), E>) -> Result<(), E> {
+        self.each_of(b'k', |number, bytes| each(number, UrlKey::from_bytes(bytes)))
+    }
+
+    /// Calls `each` with every page whose content is worth something by itself, in no order.
+    pub fn each_content(&self, mut each: impl FnMut(u32, f32)) -> Result<(), StoreError> {
+        let Some(family) = self.graph.family("page") else { return Ok(()) };
+        let mut rows = self.snapshot.raw_iterator_cf(family);
+        rows.seek_to_first();
+        while let Some(value) = rows.value() {
+            let row = PageRow::read(value)?;
+            if row.content > 0.0 {
+                each(row.number, row.content);
+            }
+            rows.next();
+        }
+        rows.status().map_err(|error| self.graph.failed(&error))
+    }
+
+    fn each_of<E: From<StoreError>>(
+        &self,
+        kind: u8,
+        mut each: impl FnMut(u32, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(family) = self.graph.family("link") else { return Ok(()) };
+        let mut rows = self.snapshot.raw_iterator_cf(family);
+        rows.seek([kind]);
+        while let (Some(key), Some(value)) = (rows.key(), rows.value())
+            && key.first() == Some(&kind)
+        {
+            let number = key[1..].try_into().map_err(|_| StoreError::damaged("link", "a key without a number"))?;
+            each(u32::from_be_bytes(number), value)?;
+            rows.next();
+        }
+        rows.status().map_err(|error| self.graph.failed(&error))?;
+        Ok(())
     }
 }
 

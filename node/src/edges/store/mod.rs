@@ -60,7 +60,7 @@ use self::contents::Copies;
 pub use self::contents::{Arriving, Members, Offered, RESTORED_FILE};
 use self::flying::Flying;
 pub use self::found::page_of_row;
-pub use self::graph::{GraphCounts, Intake, Move, PageGraph, PageRow};
+pub use self::graph::{GraphCounts, GraphNow, Intake, Move, PageGraph, PageRow};
 pub use self::notes::Recounted;
 pub use self::read::{HostRow, Stored};
 pub use self::records::ScanFrom;
@@ -314,6 +314,8 @@ pub struct Store {
     lines: clients::Lines,
     /// Where what clients are served from begins.
     fronts: clients::Fronts,
+    /// Of which slots pages are handed out.
+    served: clients::Served,
     /// Links that were too many for their pages' records since the start.
     left_out: Arc<AtomicU64>,
     /// Pages of this replica may have levels.
@@ -394,6 +396,7 @@ impl Store {
             next_untold: 0,
             lines: clients::Lines::new(),
             fronts: clients::Fronts::default(),
+            served: clients::Served::default(),
             left_out: Arc::default(),
             levels: false,
         }

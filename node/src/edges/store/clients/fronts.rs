@@ -48,7 +48,7 @@ impl Fronts {
         }
         for (family, key) in put {
             let Some(range) = range_of(family, key) else { continue };
-            if let Some(front) = self.0.get_mut(&(family, range.to_vec()))
+            if let Some(front) = self.0.get_mut(&(family, range))
                 && key < front.as_slice()
             {
                 *front = key.to_vec();
@@ -57,8 +57,11 @@ impl Fronts {
     }
 }
 
-/// The range that a row belongs to: the crawl of `agenda`; slot, key, crawl and part of `turn`.
-fn range_of<'a>(family: &str, key: &'a [u8]) -> Option<&'a [u8]> {
+/// The first byte of all times behind the places of an agenda.
+pub(super) const LATE: u8 = 0x80;
+
+/// The range that a row belongs to: the crawl of `agenda`, and whether it is behind the places; slot, key, crawl and part of `turn`.
+fn range_of(family: &str, key: &[u8]) -> Option<Vec<u8>> {
     let zeros_from =
         |from: usize| key.iter().enumerate().skip(from).filter(|(_, byte)| **byte == 0).map(|(at, _)| at + 1);
     let end = match family {
@@ -66,7 +69,11 @@ fn range_of<'a>(family: &str, key: &'a [u8]) -> Option<&'a [u8]> {
         "turn" => zeros_from(2).nth(1)? + 1,
         _ => return None,
     };
-    key.get(..end)
+    let mut range = key.get(..end)?.to_vec();
+    if family == "agenda" && key.get(end).is_some_and(|byte| *byte >= LATE) {
+        range.push(LATE);
+    }
+    Some(range)
 }
 
 #[cfg(test)]
@@ -76,8 +83,10 @@ mod tests {
 
     #[test]
     fn ranges_are_those_of_the_keys() {
-        assert_eq!(range_of("agenda", b"crawl\0\0\0\0\0\0\0\0\x01rest"), Some(&b"crawl\0"[..]));
-        assert_eq!(range_of("turn", b"\0\0com.example\0crawl\0\x02date"), Some(&b"\0\0com.example\0crawl\0\x02"[..]));
+        assert_eq!(range_of("agenda", b"crawl\0\0\0\0\0\0\0\0\x01rest"), Some(b"crawl\0".to_vec()));
+        assert_eq!(range_of("agenda", b"crawl\0\x80\0\0\0\0\0\0\x01rest"), Some(b"crawl\0\x80".to_vec()));
+        let turn = range_of("turn", b"\0\0com.example\0crawl\0\x02date");
+        assert_eq!(turn, Some(b"\0\0com.example\0crawl\0\x02".to_vec()));
         assert_eq!((range_of("turn", b"\0\0com.example\0crawl"), range_of("client", b"a\0b")), (None, None));
     }
 

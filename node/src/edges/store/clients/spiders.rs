@@ -27,6 +27,8 @@ use proto::url::{CanonicalUrl, UrlRules};
 use proto::wire;
 
 use super::ends::ENDS;
+use super::fronts::LATE;
+use super::served::{BEHIND, better};
 use super::{Change, Decided, Line, Store, StoreError, crawl_prefix, split_agenda};
 use crate::edges::store::found::{page_of_row, says_the_same};
 
@@ -37,6 +39,9 @@ const LOOKS_MAX: usize = 50_000;
 /// Queues in which things fall due that one call moves, and rows of each.
 const WAKES_MAX: usize = 4_096;
 const WAKE_ROWS_MAX: usize = 4_096;
+/// Domains that are brought in front, or put behind, in one call, and rows of the agenda that are looked at for those in front.
+const SERVES_MAX: usize = 4_096;
+const SERVE_ROWS_MAX: usize = 65_536;
 /// Rows of the agenda, and the first rows of a queue, that are read at once.
 const AGENDA_ROWS: usize = 256;
 const AGENDA_ROWS_FIRST: usize = 32;
@@ -56,7 +61,7 @@ const OWN_PRIORITY: u16 = 100;
 /// coolest does not walk past those that are warm.
 const RANK_BITS: u32 = 48;
 /// Where times stand in the agenda: behind all places of ranks.
-const TIMES: u64 = 1 << 63;
+pub(super) const TIMES: u64 = (LATE as u64) << 56;
 
 /// Parts of a queue's rows in `turn`.
 const RANKED: u8 = 0;
@@ -76,7 +81,7 @@ impl Line {
         } else if page.date_s > AT_ONCE {
             self.wake_ms = self.wake_ms.min(page.date_s.saturating_mul(1_000));
         } else {
-            self.agenda_ms = self.agenda_ms.min(state(page).rank().place());
+            self.agenda_ms = better(self.agenda_ms, state(page).rank().place());
         }
     }
 }
@@ -190,17 +195,21 @@ impl Store {
         slots: &SlotSet,
         unix_ms: u64,
     ) -> Result<Decided<SpiderSaid>, StoreError> {
-        if matches!(ask, SpiderAsk::Take { .. }) {
+        if ask.takes() {
             let mut change = self.change();
+            change.bring_in_front(slots)?;
             change.wake(unix_ms)?;
             change.commit_client()?;
         }
+        let only_cool = matches!(ask, SpiderAsk::TakeCool { .. });
         let mut change = self.change();
         let said = match ask {
-            SpiderAsk::Take { wanted, lease_s } => {
+            SpiderAsk::Take { wanted, lease_s } | SpiderAsk::TakeCool { wanted, lease_s } => {
                 let lease_s = if lease_s == 0 { rules.lease_s } else { lease_s };
                 let until_ms = unix_ms + u64::from(lease_s.max(1)) * 1_000;
-                SpiderSaid::Given(change.take_best(wanted as usize, until_ms, rules, slots, unix_ms)?)
+                let picker = Picker::new((wanted as usize).min(PAGES_AT_ONCE), rules.rates, unix_ms);
+                let picker = if only_cool { picker.only_cool() } else { picker };
+                SpiderSaid::Given(change.take_best(picker, until_ms, rules, slots, unix_ms)?)
             }
             SpiderAsk::Reload { after } => change.reload(after, rules, slots, unix_ms)?,
             other => {
@@ -271,7 +280,9 @@ impl Change<'_> {
                 }
                 SpiderSaid::Changed(changed)
             }
-            SpiderAsk::Take { .. } | SpiderAsk::Reload { .. } => return Err(damaged("asked of the wrong part")),
+            SpiderAsk::Take { .. } | SpiderAsk::TakeCool { .. } | SpiderAsk::Reload { .. } => {
+                return Err(damaged("asked of the wrong part"));
+            }
         };
         Ok(self.decided(said))
     }
@@ -467,19 +478,46 @@ impl Change<'_> {
         self.end_finding();
     }
 
+    /// Has domains of these slots stand in front of all others, as far as one call goes.
+    fn bring_in_front(&mut self, slots: &SlotSet) -> Result<(), StoreError> {
+        let prefix = crawl_prefix(PAGES);
+        self.store.served.now(slots, [prefix.as_slice(), &BEHIND.to_be_bytes()].concat());
+        let Some(start) = self.store.served.look_from.take() else { return Ok(()) };
+        let (mut ours, mut goes_on) = (Vec::new(), None);
+        for (count, row) in self.store.rows("agenda", start, prefix.clone()).enumerate() {
+            let (key, _) = row?;
+            let (place, queue) = split_agenda(&key, prefix.len()).ok_or_else(|| damaged("an agenda of nothing"))?;
+            if place >= TIMES {
+                break;
+            }
+            if ours.len() == SERVES_MAX || count == SERVE_ROWS_MAX {
+                goes_on = Some(key.into_vec());
+                break;
+            }
+            ours.extend(slots.contains(queue.slot()).then_some(queue));
+        }
+        self.store.served.look_from = goes_on;
+        for queue in ours {
+            self.touched_line(&queue)?; // it is put where it belongs when it is written
+        }
+        Ok(())
+    }
+
     /// Puts what has fallen due where its rank is, in all queues in which something has.
     fn wake(&mut self, now_ms: u64) -> Result<(), StoreError> {
         let prefix = crawl_prefix(PAGES);
-        let start = [prefix.as_slice(), &TIMES.to_be_bytes()].concat();
-        let mut due = Vec::new();
-        for row in self.store.rows("agenda", start, prefix.clone()).take(WAKES_MAX) {
+        let times = [prefix.as_slice(), &[LATE]].concat();
+        let (mut due, mut first) = (Vec::new(), None);
+        for row in self.store.rows("agenda", self.store.fronts.of("agenda", &times), prefix.clone()).take(WAKES_MAX) {
             let (key, _) = row?;
+            first.get_or_insert_with(|| key.to_vec());
             let (place, queue) = split_agenda(&key, prefix.len()).ok_or_else(|| damaged("an agenda of nothing"))?;
             if place & !TIMES > now_ms {
                 break;
             }
             due.push(queue);
         }
+        self.clients.seen.note("agenda", &times, first);
         for queue in due {
             self.wake_queue(&queue, now_ms)?;
         }
@@ -523,7 +561,7 @@ impl Change<'_> {
         let line = self.touched_line(queue)?;
         line.wake_ms = next_ms;
         if let Some(best) = best {
-            line.agenda_ms = line.agenda_ms.min(best.place());
+            line.agenda_ms = better(line.agenda_ms, best.place());
         }
         Ok(())
     }
@@ -531,13 +569,12 @@ impl Change<'_> {
     /// Hands the best pages out.
     fn take_best(
         &mut self,
-        wanted: usize,
+        mut picker: Picker<usize>,
         until_ms: u64,
         rules: &SpiderRules,
         slots: &SlotSet,
         now_ms: u64,
     ) -> Result<Vec<String>, StoreError> {
-        let mut picker: Picker<usize> = Picker::new(wanted.min(PAGES_AT_ONCE), rules.rates, now_ms);
         let mut domains: Vec<Domain> = Vec::new();
         let mut agenda = Agenda::new();
         let (mut given, mut bytes) = (Vec::new(), 0);
@@ -573,6 +610,9 @@ impl Change<'_> {
                 }
                 Step::Done => break,
             }
+        }
+        for queue in &agenda.others {
+            self.touched_line(queue)?; // it is put where it belongs when it is written
         }
         for (number, left) in picker.into_domains() {
             let queue = &domains[number].queue;
@@ -708,6 +748,8 @@ struct Agenda {
     start: Option<Vec<u8>>,
     at_once: usize,
     read: VecDeque<(u64, ClientQueueId)>,
+    /// Domains that stand in front and are served by others.
+    others: Vec<ClientQueueId>,
 }
 
 impl Agenda {
@@ -717,6 +759,7 @@ impl Agenda {
             prefix: crawl_prefix(PAGES),
             at_once: AGENDA_ROWS_FIRST,
             read: VecDeque::new(),
+            others: Vec::new(),
         }
     }
 
@@ -734,13 +777,16 @@ impl Agenda {
             let start = if begins { change.store.fronts.of("agenda", &self.prefix) } else { start };
             for row in change.store.rows("agenda", start, self.prefix.clone()) {
                 let (key, _) = row?;
-                first.get_or_insert_with(|| key.to_vec());
                 let nothing = || damaged("an agenda of nothing");
                 let (place, queue) = split_agenda(&key, self.prefix.len()).ok_or_else(nothing)?;
-                if place >= TIMES {
+                if place >= BEHIND {
                     break;
                 }
+                first.get_or_insert_with(|| key.to_vec());
                 if !slots.contains(queue.slot()) {
+                    if self.others.len() < SERVES_MAX {
+                        self.others.push(queue);
+                    }
                     continue;
                 }
                 self.read.push_back((place, queue));

@@ -69,6 +69,36 @@ fn what_is_crawled_becomes_pages_and_links_once() {
 }
 
 #[test]
+fn a_reading_is_of_one_moment_whatever_is_taken_in_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), with_graph()).unwrap();
+    let mut admitted = admit(&mut store, &[SEED]);
+    crawl(&mut store, &mut admitted, SEED, &["http://a.example/1"]);
+    let graph = store.graph();
+    let mut intake = graph.intake().unwrap();
+    take_in(&graph, &mut intake);
+    let rows = |now: &GraphNow<'_>| {
+        let mut rows = Vec::new();
+        now.each_row(|from, row| {
+            rows.push((from, row.collect::<Result<Vec<u32>, _>>().unwrap()));
+            Ok::<(), StoreError>(())
+        })
+        .unwrap();
+        rows
+    };
+    let before = graph.now();
+    assert_eq!(rows(&before), [(0, vec![1])]);
+    // One row is replaced by a longer one, another one is new.
+    let two = "http://b.example/2";
+    crawl(&mut store, &mut admitted, "http://a.example/1", &[SEED, two]);
+    take_in(&graph, &mut intake);
+    assert_eq!(rows(&before), [(0, vec![1])], "read twice, it says the same");
+    assert_eq!(before.counts().unwrap(), GraphCounts { pages: 2, crawled: 1, links: 1 });
+    assert_eq!(rows(&graph.now()), [(0, vec![1]), (1, vec![2, 0])]);
+    assert_eq!(graph.counts().unwrap(), GraphCounts { pages: 3, crawled: 2, links: 3 });
+}
+
+#[test]
 fn without_scores_nothing_is_written_down() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());

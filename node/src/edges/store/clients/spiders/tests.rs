@@ -244,6 +244,27 @@ fn a_warm_domain_is_served_again_when_it_has_cooled() {
 }
 
 #[test]
+fn only_cool_domains_give_pages_where_others_may_have_cooler_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    let rules = SpiderRules { rates: Rates::new(0.1, 10.0), ..SpiderRules::default() };
+    let found = |page: u32| {
+        let url = format!("http://d{}.example/{page}", page % 3);
+        Found { url, score: 0.5, depth: 0, linked_from: None }
+    };
+    ask(&mut store, SpiderAsk::Found((0..30).map(found).collect()), &rules, START);
+    let mut taken = |ask_for: SpiderAsk, now_ms| match ask(&mut store, ask_for, &rules, now_ms).0 {
+        SpiderSaid::Given(urls) => urls.len(),
+        said => panic!("{said:?}"),
+    };
+    let (cool, any) = (SpiderAsk::TakeCool { wanted: 9, lease_s: 60 }, SpiderAsk::Take { wanted: 9, lease_s: 60 });
+    assert_eq!(taken(cool.clone(), START), 3, "one of each, as all are cold");
+    assert_eq!(taken(cool.clone(), START + 1), 0);
+    assert_eq!(taken(any, START + 2), 9, "up to the hard rate");
+    assert_eq!(taken(cool, START + 60_000), 3);
+}
+
+#[test]
 fn nobody_walks_past_domains_that_are_warm() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = store(dir.path(), 1);
@@ -265,6 +286,115 @@ fn nobody_walks_past_domains_that_are_warm() {
     assert_eq!((in_step(&store, 0), in_step(&store, 1) + in_step(&store, 2)), (0, 100));
     take(&mut store, 1, &rules, START + 60_000);
     assert_eq!(in_step(&store, 0), 99, "they have cooled");
+}
+
+/// Domains in front of the agenda: all of them, and those of other slots than these.
+fn in_front(store: &Store, slots: &SlotSet) -> (usize, usize) {
+    let prefix = crawl_prefix(PAGES);
+    let rows = store.rows("agenda", prefix.clone(), prefix.clone()).map(|row| row.unwrap().0);
+    let front: Vec<ClientQueueId> = rows
+        .map(|key| split_agenda(&key, prefix.len()).unwrap())
+        .filter(|(place, _)| *place < BEHIND)
+        .map(|(_, queue)| queue)
+        .collect();
+    (front.len(), front.iter().filter(|queue| !slots.contains(queue.slot())).count())
+}
+
+fn take_of(store: &mut Store, slots: &SlotSet, wanted: u32, now_ms: u64) -> usize {
+    let take = SpiderAsk::Take { wanted, lease_s: LEASE_S as u32 };
+    match store.spider_act(take, &SpiderRules::default(), slots, now_ms).unwrap().said {
+        SpiderSaid::Given(urls) => {
+            assert!(urls.iter().all(|url| slots.contains(queue_of(&canonical(url).unwrap()).slot())));
+            urls.len()
+        }
+        said => panic!("{said:?}"),
+    }
+}
+
+#[test]
+fn nobody_walks_past_domains_that_others_serve() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    let third: SlotSet = (0..SLOTS).filter(|slot| slot % 3 == 0).map(Slot).collect();
+    let found = |domain: u32| Found {
+        url: format!("http://d{domain}.example/{domain}"),
+        score: 0.5,
+        depth: 0,
+        linked_from: None,
+    };
+    let find = |store: &mut Store, domains: std::ops::Range<u32>| {
+        ask(store, SpiderAsk::Found(domains.map(found).collect()), &SpiderRules::default(), START);
+    };
+    find(&mut store, 0..600);
+    let (all_in_front, others) = in_front(&store, &third);
+    assert!(all_in_front == 600 && others > 300, "{others} of {all_in_front}");
+    let ours = 600 - others;
+    assert_eq!(take_of(&mut store, &third, 1_000, START), ours);
+    assert_eq!(in_front(&store, &third), (0, 0), "what others serve was put behind");
+    // What is heard of later goes there at once; so does what is heard again, and a lease that ends.
+    find(&mut store, 600..900);
+    let (_, late) = in_front(&store, &third);
+    assert_eq!(late, 0, "domains that others serve stand in front");
+    let better = Found { score: 0.9, ..found(1) };
+    ask(&mut store, SpiderAsk::Found(vec![better]), &SpiderRules::default(), START);
+    assert_eq!(in_front(&store, &third).1, 0);
+
+    // Another node is gone: two thirds are served here now, and nothing is left behind.
+    let rest: SlotSet = (0..SLOTS).filter(|slot| slot % 3 != 0).map(Slot).collect();
+    let waiting = take_of(&mut store, &third, 1_000, START);
+    assert_eq!(take_of(&mut store, &rest, 1_000, START), 900 - ours - waiting);
+    assert_eq!(take_of(&mut store, &all(), 1_000, START), 0);
+    // After a start nobody knows who served what, and all that comes back is found.
+    drop(store);
+    let options = StoreOptions { node: NodeId(1), replica: true, graph: true, ..StoreOptions::default() };
+    let mut store = Store::open(dir.path(), options).unwrap();
+    let later = START + LEASE_S * 1_000;
+    let first = take_of(&mut store, &third, 1_000, later);
+    assert_eq!((first, take_of(&mut store, &rest, 1_000, later)), (ours + waiting, 900 - ours - waiting));
+}
+
+#[test]
+fn more_domains_than_are_brought_in_front_at_once_come_in_several_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    let domains = SERVES_MAX as u32 + 500;
+    for first in (0..domains).step_by(1_000) {
+        let found =
+            |domain: u32| Found { url: format!("http://d{domain}.example/"), score: 0.5, depth: 0, linked_from: None };
+        let some = (first..(first + 1_000).min(domains)).map(found).collect();
+        ask(&mut store, SpiderAsk::Found(some), &SpiderRules::default(), START);
+    }
+    let nothing = SlotSet::default();
+    for left in [domains as usize - SERVES_MAX, 0] {
+        assert_eq!(take_of(&mut store, &nothing, 10, START), 0);
+        assert_eq!(in_front(&store, &nothing).0, left, "put behind some at a time");
+    }
+    let mut given = 0;
+    for _ in 0..=domains / 1_000 {
+        given += take_of(&mut store, &all(), 1_000, START);
+    }
+    assert_eq!(given, domains as usize);
+}
+
+#[test]
+fn times_that_are_over_are_not_walked_past() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    let rules = SpiderRules::default();
+    let found =
+        |domain: u32| Found { url: format!("http://d{domain}.example/"), score: 0.5, depth: 0, linked_from: None };
+    ask(&mut store, SpiderAsk::Found((0..50).map(found).collect()), &rules, START);
+    let times = [crawl_prefix(PAGES), vec![LATE]].concat();
+    let mut fronts = Vec::new();
+    for round in 0..3 {
+        assert_eq!(take(&mut store, 50, &rules, START + round * LEASE_S * 1_000).0.len(), 50);
+        take(&mut store, 50, &rules, START + round * LEASE_S * 1_000 + 1);
+        fronts.push(store.fronts.of("agenda", &times));
+        // The first row that is there, and no row before it.
+        let first = store.rows("agenda", times.clone(), crawl_prefix(PAGES)).next().unwrap().unwrap().0;
+        assert_eq!(fronts.last().unwrap().as_slice(), &first[..]);
+    }
+    assert!(fronts.is_sorted() && fronts[0] > times && fronts[0] < fronts[2]);
 }
 
 #[test]
