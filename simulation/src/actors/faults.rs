@@ -74,6 +74,7 @@ impl Shared {
                     is.clock.step_wall(by_ms);
                     let wall_ms = is.wall_ms.load(Ordering::Relaxed);
                     is.wall_ms.store(wall_ms.saturating_add_signed(by_ms), Ordering::Relaxed);
+                    world.record(Event::WallClockSet { node: NodeId(node) });
                 }
             }
             Fault::Join { node } => {

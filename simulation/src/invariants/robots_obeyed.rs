@@ -4,7 +4,8 @@
 //! Harm: the crawler goes where it was asked not to go. A host whose rules could not be had is not asked for pages at all.
 //!
 //! What a holder heard in an earlier tenure it has from its own disk, where the last that was said need not be: then anything counts that it ever heard. The same holds
-//! when an actor of it died. Whoever is asked to fetch while nobody holds the slot has it from a former holder, whoever that was.
+//! when an actor of it died, and when somebody set its wall clock: how long a file is believed goes by that, and one that had run out counts again on a clock that was set back
+//! (seed 9001982). Whoever is asked to fetch while nobody holds the slot has it from a former holder, whoever that was.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +90,7 @@ impl Invariant for RobotsObeyed {
             }
             Event::LeaseLost { node, slot } => self.tenure(*slot, *node).held = false,
             Event::NodeCrashed { node } => self.begins_anew(*node, false),
-            Event::ActorDied { node } => self.begins_anew(*node, true),
+            Event::ActorDied { node } | Event::WallClockSet { node } => self.begins_anew(*node, true),
             Event::FetchStarted(start) if start.kind == FetchKind::Robots && start.own_robots => {
                 let tenure = self.tenure(start.slot, start.node).number;
                 self.asked.insert(start.fetch, (start.clone(), tenure));
@@ -175,6 +176,9 @@ mod tests {
     fn what_an_earlier_tenure_heard_last_need_not_be_on_disk() {
         let changed = || [holds(A, true).to_vec(), reads(1, A, false).to_vec(), reads(2, A, true).to_vec()].concat();
         let [again, died] = [holds(A, true), [Event::ActorDied { node: A }]];
+        let set = [Event::WallClockSet { node: A }];
+        assert_eq!(judge(&[&changed(), &set, &page(A)]), Ok(()));
+        assert!(judge(&[&changed(), &set, &reads(3, A, true), &page(A)]).is_err());
         assert_eq!(judge(&[&changed(), &loses(A), &again, &page(A)]), Ok(()));
         assert_eq!(judge(&[&changed(), &died, &page(A)]), Ok(()));
         assert_eq!(judge(&[&changed(), &loses(A), &page(C)]), Ok(()), "a batch of a former holder");

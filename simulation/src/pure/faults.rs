@@ -46,6 +46,7 @@ impl World<'_> {
             Fault::WallClockStep { node, by_ms } => {
                 if let Some(is) = self.nodes.get_mut(&NodeId(*node)) {
                     is.clock.step_wall(*by_ms);
+                    self.trace.record(at, Event::WallClockSet { node: NodeId(*node) });
                 }
             }
             Fault::Join { node } => self.join(at, NodeId(*node)),

@@ -64,6 +64,11 @@ pub enum Event {
         /// Where.
         node: NodeId,
     },
+    /// Somebody sets the wall clock of the node.
+    WallClockSet {
+        /// Whose.
+        node: NodeId,
+    },
     /// The process gets no time, its connections stay open.
     NodePaused {
         /// Which.
