@@ -177,8 +177,7 @@ impl RedirectFilters {
         };
         let (including, excluding): (Vec<&SiteFilter>, Vec<&SiteFilter>) =
             self.0.iter().partition(|filter| filter.includes());
-        !excluding.iter().any(|filter| matches(filter))
-            && (including.is_empty() || including.iter().any(|filter| matches(filter)))
+        !excluding.iter().any(&matches) && (including.is_empty() || including.iter().any(matches))
     }
 }
 

@@ -8,8 +8,8 @@ use proto::scrape::Processing;
 use proto::site::batch::Batch;
 use proto::site::page_filter::{Looked, Moment};
 use proto::site::{
-    Attribute, BadRequest, Criterions, Operation, ProxyOrder, Site, SiteCleanup, SiteDefinition, SiteDelete, SiteFind, SiteStatus,
-    SiteUpdate, SqlCustom, Upkeep, UrlContent, UrlFetch, UrlNew, UrlOrder, UrlPut,
+    Attribute, BadRequest, Criterions, Operation, ProxyOrder, Site, SiteCleanup, SiteDefinition, SiteDelete, SiteFind,
+    SiteStatus, SiteUpdate, SqlCustom, Upkeep, UrlContent, UrlFetch, UrlNew, UrlOrder, UrlPut,
 };
 use serde_json::Value as Json;
 
@@ -132,7 +132,8 @@ fn read(body: Json, first: &str) {
     said(Attribute::read(body.clone()));
     said(Attribute::read_which(body.clone()));
     if let Some(which) = said(Attribute::read_deleted(body.clone())) {
-        assert!(which != Attribute { site_id: which.site_id.clone(), ..Attribute::default() }, "all of a site");
+        let named = !which.name.is_empty() || !which.url_md5.is_empty();
+        assert!(named || which.criterions.as_ref().is_some_and(says_which), "all of a site: {which:?}");
     }
     said(ProxyOrder::read(body.clone())).map(|order| (order.proxy(None), order.name()));
     if let Some(batch) = said(Batch::read(body)) {
