@@ -4,7 +4,8 @@
 
 pub mod desk;
 mod doubtful;
-mod forget;
+pub(crate) mod forget;
+mod holders;
 mod outbox;
 mod parcels;
 mod put;

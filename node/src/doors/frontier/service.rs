@@ -17,7 +17,8 @@ use tonic::{Request, Response, Status};
 
 use super::api::url_frontier_server::UrlFrontier;
 use super::api::{self, get_params, url_item};
-use super::desk::{Desk, Unavailable, shares};
+use super::desk::{Desk, Unavailable};
+use super::holders::Wanted;
 use super::outbox::{Outbox, outbox};
 use super::put;
 use crate::edges::clock::unix_ms;
@@ -117,28 +118,7 @@ impl Service {
         if check_key(key).is_err() || key.is_empty() {
             return Ok(false); // no such queue can be
         }
-        let act = Ask::Act(Act::Set { crawl: crawl.to_owned(), key: key.to_owned(), setting });
-        let said = if local {
-            self.ask_if_mine(crawl, key, act).await?
-        } else {
-            Some(self.desk.ask_owner(crawl, key, act).await.map_err(unavailable)?)
-        };
-        Ok(matches!(said, Some(Said::Set(true))))
-    }
-
-    /// Asks this node if it acts for a queue.
-    async fn ask_if_mine(&self, crawl: &str, key: &str, ask: Ask) -> Result<Option<Said>, Status> {
-        let mine = self.mine().await?;
-        if !mine.contains(slot_of(crawl, key)) {
-            return Ok(None);
-        }
-        self.desk.ask(self.desk.me(), ask).await.map(Some).map_err(unavailable)
-    }
-
-    /// Slots that this node acts for.
-    async fn mine(&self) -> Result<SlotSet, Status> {
-        let shares = self.desk.ask_all(true, |_, slots| async move { Ok(slots) }).await.map_err(unavailable)?;
-        Ok(shares.into_iter().next().unwrap_or_default())
+        self.desk.set(crawl, key, setting, local).await.map_err(unavailable)
     }
 
     async fn counts(&self, crawl: &str, key: Option<String>, local: bool) -> Result<Counts, Unavailable> {
@@ -178,10 +158,10 @@ impl Service {
         mut page: (u64, u64),
         tell: Option<&Outbox<api::UrlItem>>,
     ) -> Result<u64, Unavailable> {
-        let places = self.desk.places().await?;
+        let places = self.desk.places_held(Wanted::Fresh).await?;
         let (all, mut passed_over) = (all_slots(), BTreeSet::new());
         let mut open: VecDeque<(NodeId, SlotSet, Option<Vec<u8>>)> =
-            shares(&places, &all, &passed_over).into_iter().map(|(node, slots)| (node, slots, None)).collect();
+            places.shares(&all, &passed_over).into_iter().map(|(node, slots)| (node, slots, None)).collect();
         let mut met_all = 0;
         while let Some((node, slots, mut after)) = open.pop_front() {
             let of_others = what.local && node != self.desk.me();
@@ -197,7 +177,7 @@ impl Service {
                     Err(_) => {
                         // Who acts for its slots instead has the same rows in the same order.
                         passed_over.insert(node);
-                        let others = shares(&places, &slots, &passed_over).into_iter();
+                        let others = places.shares(&slots, &passed_over).into_iter();
                         others.rev().for_each(|(node, slots)| open.push_front((node, slots, after.clone())));
                         break;
                     }
@@ -477,7 +457,9 @@ impl UrlFrontier for Service {
         let crawl = crawl_name(&crawl_id).map_err(wrong)?;
         let key = queue_key(&key, &url).map_err(wrong)?;
         let look = Ask::Look(Look::Url { crawl: crawl.to_owned(), key: key.clone(), url });
-        match self.desk.ask_owner(crawl, &key, look).await.map_err(unavailable)? {
+        // A node that has just come back may not have heard of it.
+        let is_enough = |said: &Said| matches!(said, Said::Url(Some(_)));
+        match self.desk.ask_owners(crawl, &key, look, is_enough).await.map_err(unavailable)? {
             Said::Url(Some(told)) => Ok(Response::new(item_of(told))),
             Said::Url(None) => Err(Status::not_found("this URL is not known in this queue")),
             _ => Err(unavailable(odd())),
