@@ -108,6 +108,24 @@ fn files_go_in_and_out_and_every_command_says_what_it_did() {
     assert_eq!(good(&server, &["queues", "--crawl", "news"]).lines().count(), 4);
     assert_eq!(good(&server, &["list", "--crawl", "news", "--filter", "H2.", "--ignore-case"]).lines().count(), 10);
     assert!(good(&server, &["count", "--crawl", "news", "--filter", "h2."]).contains("10 URLs"));
+    // Pages, and what the server itself acts for, which is everything here.
+    let listed =
+        |arguments: &[&str]| good(&server, &[&["list", "--crawl", "news"], arguments].concat()).lines().count();
+    let all = listed(&["--size", "1000"]);
+    assert_eq!((listed(&["--size", "7"]), listed(&["--start", &(all - 3).to_string(), "--size", "7"])), (7, 3));
+    assert_eq!(listed(&["--size", "1000", "--local"]), all);
+    assert_eq!(good(&server, &["queues", "--crawl", "news", "--start", "1", "--size", "2"]).lines().count(), 2);
+    for command in ["stats", "count"] {
+        let [here, everywhere] = [&[command, "--crawl", "news", "--local"][..], &[command, "--crawl", "news"]];
+        assert_eq!(good(&server, here), good(&server, everywhere));
+    }
+    good(&server, &["limit", "h1.example", "--crawl", "news", "--urls", "7", "--local"]);
+    good(&server, &["block", "h0.example", "--crawl", "news", "--until", "1999999999", "--local"]);
+    // One crawl of two.
+    good(&server, &["put", "--file", &path("more.txt"), "--crawl", "other"]);
+    good(&server, &["dump", "--crawl", "news", "--file", &path("news.jsonl")]);
+    let dumped = std::fs::read_to_string(path("news.jsonl")).unwrap();
+    assert_eq!((dumped.lines().count(), dumped.matches("\"crawlID\":\"news\"").count()), (all, all));
     good(&server, &["active", "false"]);
     assert!(good(&server, &["active"]).contains("paused"));
     good(&server, &["active", "true"]);

@@ -142,7 +142,7 @@ async fn putting(addresses: Arc<Vec<String>>, number: usize, over: Arc<AtomicBoo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_die_come_back_and_leave_under_load_and_nothing_acknowledged_is_lost() {
+async fn nodes_die_join_and_leave_under_load_and_nothing_acknowledged_is_lost_nor_handed_out_twice() {
     let work = tempfile::tempdir().unwrap();
     let mut fleet = Fleet::start(work.path(), 4, "");
     wait_until("all slots are held", || fleet.totals().0 == 4_096);
@@ -152,9 +152,20 @@ async fn nodes_die_come_back_and_leave_under_load_and_nothing_acknowledged_is_lo
     for number in 0..3 {
         tasks.spawn(putting(Arc::clone(&addresses), number, Arc::clone(&over), Arc::clone(&acknowledged)));
     }
+    // Others take URLs all the while, through nodes that live.
+    let crowd = Arc::new(Crowd::default());
+    let mut first = connect(&addresses[0]).await;
+    first.set_delay(api::QueueDelayParams { delay_requestable: DELAY_S, ..Default::default() }).await.unwrap();
+    let queues = 400; // more than can be taken before all is over
+    let items = (0..queues * URLS).map(|n| found(info("crowd", &format!("q{}", n % queues), &format!("u{n}"))));
+    put_all(&mut first, items.collect()).await;
+    for number in 0..4 {
+        tasks.spawn(Arc::clone(&crowd).client(connect(&addresses[number % 2]).await));
+    }
     let goes_on = |what: &str| {
-        let before = acknowledged.load(Ordering::Relaxed);
+        let (before, came) = (acknowledged.load(Ordering::Relaxed), crowd.came());
         wait_until(what, || acknowledged.load(Ordering::Relaxed) >= before + 200);
+        wait_until("URLs are handed out meanwhile", || crowd.came() > came || came == queues * URLS);
     };
     tokio::task::block_in_place(|| {
         goes_on("URLs are put");
@@ -162,6 +173,14 @@ async fn nodes_die_come_back_and_leave_under_load_and_nothing_acknowledged_is_lo
         goes_on("URLs are put with a node down");
         fleet.start_node(3); // on another port: its old clients find others
         goes_on("URLs are put while a node comes back");
+        // And one that has nothing: the first that it hears of anything is what the others give it.
+        fleet.kill_node(3);
+        std::fs::remove_dir_all(fleet.data(3)).unwrap();
+        fleet.start_node(3);
+        wait_until("a node joins that has nothing, and holds its part", || {
+            fleet.frontier(3).is_some() && fleet.totals().0 == 4_096
+        });
+        goes_on("URLs are put after a node joined");
         wait_until("a node begins to leave", || fleet.ctl_through(2, &["leave"]).code == Some(0));
         // It goes although nobody rests.
         let ended = fleet.wait_for(2);
@@ -169,7 +188,9 @@ async fn nodes_die_come_back_and_leave_under_load_and_nothing_acknowledged_is_lo
         goes_on("URLs are put after a node left");
     });
     over.store(true, Ordering::Relaxed);
+    crowd.over.store(true, Ordering::Relaxed);
     tasks.join_all().await;
+    crowd.judge();
     let mut client = connect(&addresses[0]).await;
     let wanted = acknowledged.load(Ordering::Relaxed) as u64;
     let params = || api::CountUrlParams { crawl_id: "joined".into(), ..Default::default() };
@@ -182,8 +203,12 @@ async fn nodes_die_come_back_and_leave_under_load_and_nothing_acknowledged_is_lo
 
 /// A server that wants certificates, started with `section` of its settings.
 fn start_with(work: &std::path::Path, name: &str, section: &str) -> (Running, String) {
+    start_at(work, name, "127.0.0.1:0", section)
+}
+
+fn start_at(work: &std::path::Path, name: &str, listen: &str, section: &str) -> (Running, String) {
     let config = work.join(format!("{name}.toml"));
-    std::fs::write(&config, format!("[url_frontier]\nlisten = \"127.0.0.1:0\"\n{section}")).unwrap();
+    std::fs::write(&config, format!("[url_frontier]\nlisten = {listen:?}\n{section}")).unwrap();
     let data = work.join(name);
     let arguments =
         ["node", "--data", data.to_str().unwrap(), "--config", config.to_str().unwrap(), "--http", "127.0.0.1:0"];
@@ -237,6 +262,45 @@ async fn only_clients_with_the_certificate_that_was_agreed_on_are_served() {
     assert!(running.kill());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_door_that_others_can_reach_wants_a_token_over_tls_or_says_in_words_that_it_does_not() {
+    let work = tempfile::tempdir().unwrap();
+    let (server, _) = certificate(work.path(), "server");
+    std::fs::write(work.path().join("frontier.token"), "a secret\n").unwrap();
+    let section = "tls_certificate = \"server.crt\"\ntls_key = \"server.key\"\ntoken_file = \"frontier.token\"\n";
+    let (running, address) = start_at(work.path(), "guarded", "0.0.0.0:0", section);
+    let trusting = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&server)).domain_name("localhost");
+    let mut client = secure(&address, trusting).await.unwrap();
+    let until = Instant::now() + PATIENCE;
+    for (token, expected) in [
+        (Some("Bearer a secret"), None),
+        (Some("Bearer another"), Some(Code::Unauthenticated)),
+        (Some("a secret"), Some(Code::Unauthenticated)),
+        (None, Some(Code::Unauthenticated)),
+    ] {
+        loop {
+            let mut call = tonic::Request::new(api::Empty {});
+            if let Some(token) = token {
+                call.metadata_mut().insert("authorization", token.parse().unwrap());
+            }
+            let code = client.list_nodes(call).await.err().map(|status| status.code());
+            if code == expected {
+                break;
+            }
+            assert!(code == Some(Code::Unavailable) && Instant::now() < until, "{token:?}: {code:?}"); // it starts
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    assert!(running.kill());
+    let words = "unprotected = \"anyone may read and change every queue\"\n";
+    let (running, address) = start_at(work.path(), "open", "0.0.0.0:0", words);
+    let port = address.rsplit(':').next().unwrap();
+    let mut client = connect(&format!("http://127.0.0.1:{port}")).await;
+    wait_until_ready(&mut client).await;
+    put_all(&mut client, vec![found(info("c", "k", "u"))]).await;
+    assert!(running.kill());
+}
+
 /// A call of GetStats whose names may be any bytes.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RawStatsParams {
@@ -244,6 +308,35 @@ struct RawStatsParams {
     key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     crawl: Vec<u8>,
+}
+
+/// A URL whose letters may be any bytes; and what it stands in, of both streams: in `PutDiscovered` a batch is field 2, in `PutURLs` the name is field 3.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RawInfo {
+    #[prost(bytes = "vec", tag = "1")]
+    url: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RawFound {
+    #[prost(message, optional, tag = "1")]
+    info: Option<RawInfo>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RawItem {
+    #[prost(message, optional, tag = "1")]
+    found: Option<RawFound>,
+    #[prost(message, repeated, tag = "2")]
+    batch: Vec<RawInfo>,
+    #[prost(bytes = "vec", tag = "3")]
+    id: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RawAck {
+    #[prost(bytes = "vec", tag = "1")]
+    id: Vec<u8>,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -262,6 +355,24 @@ async fn bytes_that_are_no_text_are_refused_and_the_connection_goes_on() {
         let answer = raw.unary(tonic::Request::new(params), path(), codec).await;
         assert_eq!(answer.err().map(|status| status.code()), refused.then_some(Code::Internal));
     }
+    // In a stream: what came before is acknowledged, the stream ends, and the connection goes on.
+    for path in ["PutURLs", "PutDiscovered"] {
+        raw.ready().await.unwrap();
+        let (sound, broken) = (b"http://h.example/".to_vec(), vec![b'h', 0xC3, 0x28]);
+        let item = |url| match path {
+            "PutURLs" => {
+                RawItem { found: Some(RawFound { info: Some(RawInfo { url }) }), batch: Vec::new(), id: b"i".to_vec() }
+            }
+            _ => RawItem { found: None, batch: vec![RawInfo { url }], id: Vec::new() },
+        };
+        let path = format!("/urlfrontier.URLFrontier/{path}").parse().unwrap();
+        let codec = tonic_prost::ProstCodec::<RawItem, RawAck>::default();
+        let items = tokio_stream::iter([item(sound), item(broken)]);
+        let mut acks = raw.streaming(tonic::Request::new(items), path, codec).await.unwrap().into_inner();
+        assert!(acks.message().await.unwrap().is_some());
+        assert_eq!(acks.message().await.unwrap_err().code(), Code::Internal);
+    }
+    put_all(&mut client, vec![found(info("c", "k", "u"))]).await;
     assert!(running.kill());
 }
 
@@ -355,7 +466,13 @@ async fn metrics_count_what_clients_did() {
         ("frontier_putURLs_ignored_total", 1.0),
         ("frontier_putURLs_completed_total", 1.0),
     ];
-    let gauges = [("frontier_queues", 2.0), ("frontier_scheduled_urls", 9.0), ("frontier_leased_urls", 6.0)];
+    let gauges = [
+        ("frontier_queues{crawl=\"c\"}", 2.0),
+        ("frontier_active_queues{crawl=\"c\"}", 2.0),
+        ("frontier_scheduled_urls{crawl=\"c\"}", 9.0),
+        ("frontier_completed_urls{crawl=\"c\"}", 1.0),
+        ("frontier_leased_urls{crawl=\"c\"}", 6.0),
+    ];
     let (mut told, mut last) = (HashMap::new(), String::new());
     let read = |told: &mut HashMap<String, f64>, last: &mut String| {
         *last = get(&door, "/metrics").1;
@@ -371,13 +488,7 @@ async fn metrics_count_what_clients_did() {
     tokio::task::block_in_place(|| {
         wait_until("the gauges follow", || {
             read(&mut told, &mut last);
-            gauges.iter().all(|(name, value)| {
-                told.iter()
-                    .filter(|(found, _)| found.split('{').next() == Some(name))
-                    .map(|(_, value)| value)
-                    .sum::<f64>()
-                    == *value
-            })
+            gauges.iter().all(|(name, value)| told.get(*name) == Some(value))
         });
     });
     assert!(running.kill());

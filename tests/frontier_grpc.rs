@@ -10,7 +10,9 @@ use tests::fleet::Fleet;
 use tests::frontier_api::{
     connect, found, info, known, list, now_s, put, put_all, start, stats, take, urls, wait_until_ready, wanted,
 };
-use tests::frontier_suite::{all_crawls_are_served, conforms, it_was_half_a_minute, lease_without_a_time};
+use tests::frontier_suite::{
+    all_crawls_are_served, conforms, it_was_half_a_minute, lease_without_a_time, queues_take_turns,
+};
 use tests::wait_until;
 use tonic::Code;
 
@@ -23,6 +25,7 @@ async fn a_node_alone_keeps_what_the_api_promises_also_through_a_kill() {
     wait_until_ready(&mut client).await;
     let taken_at = lease_without_a_time(&mut client).await;
     conforms(&mut client, "One").await;
+    queues_take_turns(&mut client, "One").await;
     it_was_half_a_minute(&mut client, taken_at).await;
     all_crawls_are_served(&mut client, "One").await;
     // Settings, leases and turns survive.

@@ -214,3 +214,70 @@ async fn metadata_bombs_cost_bounded_memory() {
     assert_memory(&running, before, 300 * MIB);
     assert!(running.kill());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_beyond_all_bounds_cost_little_and_are_told_so() {
+    let work = tempfile::tempdir().unwrap();
+    let (running, address) = start(&work.path().join("data"), work.path(), "node");
+    let mut client = ready(&address).await;
+    put_all(
+        &mut client,
+        (0..300).map(|n| found(info("keys", &format!("{n:03}{}", "\u{20ac}".repeat(252)), "u"))).collect(),
+    )
+    .await;
+    let before = running.memory().0;
+    // A key as long as a message: no such queue can be. It is skipped where it is put, and unknown elsewhere.
+    let key = "k".repeat(3 << 20);
+    assert_eq!(put(&mut client, vec![found(info("keys", &key, "u"))]).await[0].1, Ack::Skipped);
+    let key = "k".repeat(100 << 10);
+    let queue = || api::QueueWithinCrawlParams { key: key.clone(), crawl_id: "keys".into(), local: false };
+    assert_eq!(client.get_stats(queue()).await.unwrap().into_inner().number_of_queues, 0);
+    assert_eq!(client.delete_queue(queue()).await.unwrap().into_inner().value, 0);
+    let count = |key: &str, filter: Option<String>| api::CountUrlParams {
+        key: key.into(),
+        crawl_id: "keys".into(),
+        filter,
+        ..Default::default()
+    };
+    assert_eq!(client.count_ur_ls(count(&key, None)).await.unwrap().into_inner().value, 0);
+    assert_eq!(client.count_ur_ls(count(&key, Some("u".into()))).await.unwrap().into_inner().value, 0);
+    // A filter that no URL can have, and a call as long as a batch.
+    let long = count("", Some("u".repeat(70_000)));
+    assert_eq!(client.count_ur_ls(long).await.unwrap_err().code(), Code::InvalidArgument);
+    let longer = count("", Some("u".repeat(2 << 20)));
+    assert_eq!(client.count_ur_ls(longer).await.unwrap_err().code(), Code::ResourceExhausted);
+    let url = api::UrlStatusRequest { url: "u".repeat(100_000), key: "k".into(), crawl_id: "keys".into() };
+    assert_eq!(client.get_url_status(url).await.unwrap_err().code(), Code::NotFound);
+    // A page from the end of all numbers brings nothing into memory, and says how many there are.
+    for (start, size, told) in [(0, u32::MAX, 300), (u32::MAX, u32::MAX, 0), (298, 10, 2), (299, 1, 1)] {
+        let page = api::Pagination { start, size, crawl_id: "keys".into(), ..Default::default() };
+        let page = client.list_queues(page).await.unwrap().into_inner();
+        assert_eq!((page.values.len(), page.total, page.start), (told, 300, start));
+    }
+    assert_memory(&running, before, 100 * MIB);
+    assert!(running.kill());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_long_keys_fits_into_a_message() {
+    let work = tempfile::tempdir().unwrap();
+    let (running, address) = start(&work.path().join("data"), work.path(), "node");
+    let mut client = ready(&address).await;
+    let key = |n: usize| format!("{n:05}{}", "\u{20ac}".repeat(250));
+    let all = 6_000;
+    for part in 0..6 {
+        put_all(&mut client, (part * 1_000..(part + 1) * 1_000).map(|n| found(info("long", &key(n), "u"))).collect())
+            .await;
+    }
+    let mut told = std::collections::BTreeSet::new();
+    while told.len() < all {
+        let start = told.len() as u32;
+        let page = api::Pagination { start, size: u32::MAX, crawl_id: "long".into(), ..Default::default() };
+        let page = client.list_queues(page).await.unwrap().into_inner();
+        assert_eq!((page.total, page.size as usize), (all as u64, page.values.len()));
+        assert!(!page.values.is_empty() && page.values.iter().map(String::len).sum::<usize>() < 4 << 20);
+        told.extend(page.values);
+        assert_eq!(told.len() as u32, start + page.size, "pages add up");
+    }
+    assert!(running.kill());
+}

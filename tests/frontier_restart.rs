@@ -296,3 +296,102 @@ async fn a_node_that_was_away_has_deleted_what_it_never_heard_of() {
     }
     fleet.interrupt();
 }
+
+/// Asserts what a node says of a crawl whose queues have the URLs `1` and `2`.
+async fn knows_everything(client: &mut Client, crawl: &str, keys: &[String]) {
+    let queues = keys.len() as u64;
+    assert_eq!(stats(client, crawl, "").await, (2 * queues, 0, 0, queues, queues));
+    assert_eq!(count(client, crawl, None, false).await, 2 * queues);
+    let page = api::Pagination { crawl_id: crawl.into(), ..Default::default() };
+    assert_eq!(client.list_queues(page).await.unwrap().into_inner().total, queues);
+    assert_eq!(tests::frontier_api::list(client, crawl, 0, 10_000).await.len() as u64, 2 * queues);
+    for key in keys {
+        status(client, crawl, key, "1").await.unwrap_or_else(|code| panic!("{key}: {code}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_lacks_nothing_and_undoes_no_setting() {
+    let work = tempfile::tempdir().unwrap();
+    let mut fleet = start(work.path());
+    let mut client = client_of(&fleet, 0).await;
+    set_delay(&mut client, "", 0).await;
+    let of = |range: std::ops::Range<usize>| range.map(|n| format!("q{n:03}")).collect::<Vec<_>>();
+    let (slow, fast, all) = (of(0..100), of(100..200), of(0..200));
+    let items = |keys: &[String], url: &'static str| keys.iter().map(|key| known(info("kept", key, url), 5)).collect();
+    put_all(&mut client, items(&slow, "1")).await; // of these it has heard
+    fleet.kill_node(2);
+    wait_until("all slots are held by two", || fleet.totals().0 == 4_096);
+    put_all(&mut client, items(&fast, "1")).await; // of these it has not
+    put_all(&mut client, items(&all, "2")).await;
+    for key in &slow {
+        set_delay(&mut client, key, LONG_S).await;
+    }
+    let created = status(&mut client, "kept", &fast[0], "1").await.unwrap().creation_date;
+    fleet.start_node(2);
+    wait_until("its door is open", || fleet.frontier(2).is_some());
+    let mut client = client_of(&fleet, 2).await;
+    tests::frontier_api::wait_until_ready(&mut client).await;
+    // Its very first answers.
+    knows_everything(&mut client, "kept", &all).await;
+    let found = put(&mut client, all.iter().map(|key| found(info("kept", key, "1"))).collect()).await;
+    assert!(found.iter().all(|(_, ack)| *ack == Ack::Skipped), "known: {found:?}");
+    for key in &all {
+        let limit = api::CrawlLimitParams { key: key.clone(), limit: 9, crawl_id: "kept".into(), local: false };
+        client.set_crawl_limit(limit).await.unwrap_or_else(|error| panic!("{key}: {error}"));
+        let block = api::BlockQueueParams { key: key.clone(), time: 7, crawl_id: "kept".into(), local: false };
+        client.block_queue_until(block).await.unwrap();
+    }
+    put_all(&mut client, items(&all, "1")).await;
+    assert!(
+        status(&mut client, "kept", &fast[0], "1").await.unwrap().creation_date <= created + 1,
+        "since it was first seen"
+    );
+    // Every queue is served once, and then those alone whose delay was not set while it was away.
+    let came = everything_of(&mut client, "kept", "control 1").await;
+    assert_eq!(came.keys().cloned().collect::<Vec<_>>(), all);
+    put_all(&mut client, items(&all, "1")).await; // their leases are over
+    let came = everything_of(&mut client, "kept", "control 2").await;
+    assert_eq!(came.keys().cloned().collect::<Vec<_>>(), fast);
+    fleet.interrupt();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_taken_in_while_nobody_holds_the_queues() {
+    let work = tempfile::tempdir().unwrap();
+    let mut fleet = start(work.path());
+    let mut client = client_of(&fleet, 0).await;
+    set_delay(&mut client, "", 0).await;
+    let keys: Vec<String> = (0..90).map(|n| format!("q{n:02}")).collect();
+    let both = || keys.iter().flat_map(|key| ["1", "2"].map(|url| known(info("kept", key, url), 5))).collect();
+    put_all(&mut client, both()).await;
+    for key in &keys[..60] {
+        set_delay(&mut client, key, LONG_S).await;
+    }
+    fleet.kill_node(2);
+    // Those of the dead node are nobody's until its leases are over.
+    let mut client = client_of(&fleet, 1).await;
+    for key in &keys {
+        let limit = api::CrawlLimitParams { key: key.clone(), limit: 9, crawl_id: "kept".into(), local: false };
+        client.set_crawl_limit(limit).await.unwrap_or_else(|error| panic!("{key}: {error}"));
+    }
+    for key in &keys[30..60] {
+        set_delay(&mut client, key, 0).await;
+    }
+    let unknown = api::CrawlLimitParams { key: "none".into(), limit: 9, crawl_id: "kept".into(), local: false };
+    assert_eq!(client.set_crawl_limit(unknown).await.unwrap_err().code(), tonic::Code::Unknown);
+    knows_everything(&mut client, "kept", &keys).await;
+    wait_until("all slots are held by two", || fleet.totals().0 == 4_096);
+    let came = everything_of(&mut client, "kept", "control 1").await;
+    assert_eq!(came.keys().cloned().collect::<Vec<_>>(), keys);
+    put_all(&mut client, both()).await;
+    let came = everything_of(&mut client, "kept", "control 2").await;
+    assert_eq!(came.keys().cloned().collect::<Vec<_>>(), keys[30..], "delays of before, and of meanwhile");
+    // The limit of nine completed URLs holds too.
+    for key in &keys {
+        put_all(&mut client, (0..9).map(|n| known(info("kept", key, &format!("done{n}")), 0)).collect()).await;
+    }
+    put_all(&mut client, both()).await;
+    assert_eq!(everything_of(&mut client, "kept", "control 3").await, BTreeMap::new());
+    fleet.interrupt();
+}

@@ -48,6 +48,7 @@ use crate::actors::scorer::PRIORITY_DEFAULT;
 use crate::batch::BatchProcessor;
 use crate::config::{Config, ConfigError};
 use crate::doors::frontier::desk::Desk;
+use crate::doors::frontier::forget;
 use crate::doors::http::sources::Ask;
 use crate::edges::contents::{Intake, Line, SwarmLine};
 use crate::edges::disk::{DiskError, Job, ReplicaJob};
@@ -169,6 +170,7 @@ impl ClusteredNode {
         let identity = Identity::load(&section.identity)?;
         let key = SwarmKey::load(&section.swarm_key)?;
         let rules = cluster.rules(&identity, 0)?;
+        let patience = forget::patience(&rules.lease, rules.membership.stable_for);
         let settings = cluster.settings(identity.clone(), key)?;
 
         let metrics = Metrics::new();
@@ -259,7 +261,7 @@ impl ClusteredNode {
         // Letters and questions that came before this were turned away; who needs an answer says it again.
         let _ = shared.node.set(Arc::clone(&node));
         let _ = shared.swarm.set(Arc::clone(&swarm));
-        let desk = Desk::new(Arc::clone(&node), Arc::clone(&swarm), identity.peer(), spiders);
+        let desk = Desk::new(Arc::clone(&node), Arc::clone(&swarm), identity.peer(), spiders, patience);
         let _ = shared.desk.set(desk.clone());
         let mut scoring = None;
         if let Some(graph) = node.take_graph() {

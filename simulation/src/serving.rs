@@ -4,7 +4,8 @@
 //!
 //! What a node does with them is written here once more, as the product does it: who holds the slot decides on its own disk, has it kept by a majority, looks whether the slot is
 //! still its own, and then tells the client; who gets the slot asks so many others what they have that nothing acknowledged is missing, and serves then. What is merely found is taken in by
-//! whoever is asked, whatever that node has heard. Whose the slot is, a lease says that here nobody votes on, as in [`lending`](crate::lending). Wall clocks are right: what they are off, leases, delays and rates are off in the
+//! whoever is asked, whatever that node has heard; so is, now and then, what is said of a URL that is known, as where its holder is out of reach: it counts when all has come to rest, and a
+//! holder that has not heard of it may hand the URL out once more, which nobody judges. Whose the slot is, a lease says that here nobody votes on, as in [`lending`](crate::lending). Wall clocks are right: what they are off, leases, delays and rates are off in the
 //! product too. I24 judges both, I25 pages. Mutants leave out one rule each.
 
 pub mod pages;
@@ -13,7 +14,7 @@ pub mod queue;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proto::clients::identity::{ClientQueueId, is_queue};
-use proto::clients::record::{ClientQueue, ClientUrl, Opened, merge, open};
+use proto::clients::record::{ClientQueue, ClientUrl, Opened, Version, merge, open};
 use proto::cluster::copy::RecordCopy;
 use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, SLOTS, Slot};
@@ -32,6 +33,8 @@ const TICK: Micros = 200 * MILLISECOND;
 const SLOT_LEASE: Micros = 8 * SECOND;
 /// How long a write is tried.
 const PATIENCE: Micros = 15 * SECOND;
+/// How long it may take until a client is told what it gets: leases and delays count from then.
+const KEEPING: Micros = 2 * SECOND;
 /// How often a client does something.
 const CLIENT_EVERY: Micros = 100 * MILLISECOND;
 /// A lease of the nodes' own fetchers, for the judge: longer than any run.
@@ -83,6 +86,8 @@ enum Tell {
         url: u64,
         said_at: Micros,
         completed: bool,
+        /// By a node that does not hold the slot.
+        elsewhere: bool,
     },
     Blocked {
         until: Micros,
@@ -134,6 +139,9 @@ struct World<'a> {
     served: BTreeSet<u64>,
     /// Which node took a URL for its own fetchers.
     taken_by: BTreeMap<u64, NodeId>,
+    /// What was said of URLs through a node that did not hold the slot, last, and what of that was acknowledged and is told when all is calm.
+    elsewhere: BTreeMap<u64, Version>,
+    aside: Vec<Event>,
     /// Pages that a spider could not fetch once.
     failed: BTreeSet<u64>,
     brought: u64,
@@ -171,6 +179,8 @@ impl<'a> World<'a> {
             clients: BTreeSet::new(),
             served: BTreeSet::new(),
             taken_by: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
+            aside: Vec::new(),
             failed: BTreeSet::new(),
             brought: 0,
             calm: false,
@@ -294,6 +304,7 @@ impl<'a> World<'a> {
             Happening::CalmBegins => {
                 self.trace.record(at, Event::PhaseChanged(Phase::Calm));
                 self.calm = true;
+                std::mem::take(&mut self.aside).into_iter().for_each(|event| self.trace.record(at, event));
                 for node in self.plan.stays_down.clone() {
                     self.crash(at, NodeId(node));
                 }
@@ -457,6 +468,13 @@ impl<'a> World<'a> {
         if write.held && !still_ours && !late {
             return self.trace.sometimes(at, "not_told_because_slot_is_lost");
         }
+        if let (Offer::Queue, Tell::Served { decided_at, .. }) = (self.offer, &write.tell)
+            && at > decided_at + KEEPING
+            && !self.has("counted_from_the_decision")
+            && !self.has("told_late")
+        {
+            return self.trace.sometimes(at, "not_told_because_it_took_long");
+        }
         if !self.is_hasty(&write.tell) {
             self.tell(at, node, write.tell);
         }
@@ -480,6 +498,9 @@ impl<'a> World<'a> {
                     let again = !self.served.insert(*url);
                     self.trace.sometimes(at, if again { "url_served_again" } else { "url_served" });
                 }
+                // Leases of pages count from when they were decided.
+                let past = if self.offer == Offer::Pages { at - decided_at } else { 0 };
+                let (lease, delay) = (lease.saturating_sub(past), delay.saturating_sub(past));
                 self.trace.record(at, Event::ClientServed { node, urls, decided_at, lease, delay });
                 for (domain, pages) in domains {
                     self.trace.record(at, pages::domain_served(node, domain, pages, decided_at));
@@ -493,11 +514,15 @@ impl<'a> World<'a> {
             Tell::Found { url } => {
                 self.trace.record(at, Event::ClientAcknowledged { node, url, said_at: 0, completed: false })
             }
-            Tell::Acknowledged { url, said_at, completed } => {
+            Tell::Acknowledged { url, said_at, completed, elsewhere } => {
                 if completed {
-                    self.trace.sometimes(at, "url_completed");
+                    self.trace.sometimes(at, if elsewhere { "url_completed_elsewhere" } else { "url_completed" });
                 }
-                self.trace.record(at, Event::ClientAcknowledged { node, url, said_at, completed });
+                let event = Event::ClientAcknowledged { node, url, said_at, completed };
+                match elsewhere && !self.calm {
+                    true => self.aside.push(event),
+                    false => self.trace.record(at, event),
+                }
             }
             Tell::Blocked { until } => {
                 self.trace.sometimes(at, "queue_blocked");

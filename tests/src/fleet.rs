@@ -87,6 +87,11 @@ impl Fleet {
         assert!(running.kill(), "node {node} had ended by itself");
     }
 
+    /// Sends a node a signal, as `STOP` or `CONT`.
+    pub fn signal_node(&self, node: usize, name: &str) {
+        self.nodes[node].as_ref().expect("it runs").signal(name);
+    }
+
     /// Waits for a node that was told to end.
     pub fn wait_for(&mut self, node: usize) -> Ended {
         self.nodes[node].take().expect("it runs").wait()

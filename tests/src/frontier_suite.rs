@@ -32,13 +32,13 @@
 //! | | by date, then by URL; nothing that is not due, nothing leased | `urls_are_leased` |
 //! | | an empty answer costs no delay | `delays_are_those_of_the_queue_or_of_all` |
 //! | | a lease lasts as long as it says, ends by an update, and changes no date | `urls_are_leased` |
-//! | | queues take turns | `urls_are_leased`, `frontier_faults.rs` |
+//! | | queues take turns | `queues_take_turns`, `urls_are_leased`, `frontier_faults.rs` |
 //! | | what comes names its key and its crawl | `names_are_what_they_are`, `all_crawls_are_served` |
 //! | BlockQueueUntil | blocked through that time, 0 unblocks, puts go on, an unknown queue is ignored | `gates_close` |
-//! | SetDelay | of a queue; 2^32-1: back to that of all; of all, whatever the crawl; an unknown queue is ignored | `delays_are_those_of_the_queue_or_of_all`, `gates_close` |
+//! | SetDelay | a second before anybody sets one: `a_second_is_the_delay_until_somebody_sets_another` in `frontier_local.rs`; of a queue; 2^32-1: back to that of all; of all, whatever the crawl; an unknown queue is ignored | `delays_are_those_of_the_queue_or_of_all`, `gates_close` |
 //! | SetCrawlLimit | of completed URLs; 0 removes it; unknown: UNKNOWN; puts go on and it is active | `gates_close` |
-//! | SetActive | false pauses, also by default; local means the node | `gates_close`, `a_node_may_pause_alone` |
-//! | SetLogLevel | takes any name | `gates_close` |
+//! | SetActive | false pauses, also by default; local means the node | `gates_close`, `a_node_may_pause_alone`, `frontier_local.rs` |
+//! | SetLogLevel | takes any name; a number that is no level: INVALID_ARGUMENT; what it changes | `gates_close`, `the_log_level_is_what_was_said` in `frontier_local.rs` |
 //! | ListNodes | all nodes | `frontier_grpc.rs` |
 //! | ListCrawls | those with queues, empty ones too, and none that is deleted | `crawls_are_told_apart`, `what_is_forgotten_is_gone` |
 //! | ListQueues | a page; inactive ones are blocked or have nothing scheduled, leased and future URLs count; an unknown crawl is empty | `lists_and_counts`, `gates_close`, `what_waits_or_is_leased_is_active` |
@@ -221,17 +221,35 @@ async fn urls_are_leased(client: &mut Client, tag: &str) {
     assert_eq!(stats(client, crawl, "").await, (6, 3, 0, 1, 1));
     let dates = date(&status(client, crawl, "k", "c").await.unwrap());
     assert_eq!(dates, 7, "a lease does not change the date");
-    // Fairness: the queues that have waited longest come first, and nobody gets what another has.
+    // Nobody waits for a queue that has more than others.
     let crawl = &format!("{tag}-fair");
-    put_all(client, (0..12).map(|n| found(info(crawl, &format!("q{n}"), "u"))).collect()).await;
-    let mut seen = BTreeSet::new();
-    let until = Instant::now() + Duration::from_secs(60);
-    while seen.len() < 12 && Instant::now() < until {
-        for info in take(client, wanted(crawl, "", 5, 1, 600)).await {
-            assert!(seen.insert(info.key), "handed out twice");
+    let turns = turns_of(client, crawl, 3, 12).await;
+    assert_eq!(turns.iter().collect::<BTreeSet<_>>().len(), 12, "{turns:?}");
+}
+
+/// The keys of queues in the order in which they were served, until so many different ones were. One has forty URLs and eleven have two; what is taken is completed, so all may be served again at once.
+async fn turns_of(client: &mut Client, crawl: &str, at_once: u32, keys: usize) -> Vec<String> {
+    let item = |key: usize, url: usize| known(info(crawl, &format!("q{key:02}"), &format!("u{url:02}")), 5);
+    let items = (0..12).flat_map(|key| (0..if key == 0 { 40 } else { 2 }).map(move |url| (key, url)));
+    put_all(client, items.map(|(key, url)| item(key, url)).collect()).await;
+    let (mut turns, mut came, until) = (Vec::new(), BTreeSet::new(), Instant::now() + Duration::from_secs(60));
+    while turns.iter().collect::<BTreeSet<_>>().len() < keys && Instant::now() < until {
+        let taken = take(client, wanted(crawl, "", at_once, 1, 600)).await;
+        assert!(taken.len() <= at_once as usize, "{taken:?}");
+        for info in &taken {
+            assert!(came.insert((info.key.clone(), info.url.clone())), "handed out twice");
+            turns.push(info.key.clone());
         }
+        put_all(client, taken.into_iter().map(|info| known(info, 0)).collect()).await;
     }
-    assert_eq!(seen.len(), 12);
+    turns
+}
+
+/// On a node alone no queue has its second turn before each has had its first, and none its third before each has had its second. In a cluster every node does so with its own.
+pub async fn queues_take_turns(client: &mut Client, tag: &str) {
+    let turns = turns_of(client, &format!("{tag}-turns"), 5, 12).await;
+    let sorted = |turns: &[String]| turns.iter().cloned().collect::<BTreeSet<_>>().len();
+    assert_eq!(sorted(&turns[..12]), 12, "{turns:?}");
 }
 
 async fn gates_close(client: &mut Client, tag: &str) {
@@ -274,6 +292,8 @@ async fn gates_close(client: &mut Client, tag: &str) {
     put_all(client, vec![known(info(crawl, "k", "u0"), 0), known(info(crawl, "k", "open"), 3)]).await;
     client.set_crawl_limit(limit(1)).await.unwrap();
     assert_eq!(urls(client, wanted(crawl, "k", 0, 0, 30)).await, [""; 0]);
+    assert_eq!(put(client, vec![found(info(crawl, "k", "beyond the limit"))]).await[0].1, Ack::Ok, "puts go on");
+    assert!(date(&status(client, crawl, "k", "beyond the limit").await.unwrap()) > 0);
     assert_eq!(queues(client, crawl, false).await.total, 1, "still active");
     client.set_crawl_limit(limit(0)).await.unwrap();
     assert!(!urls(client, wanted(crawl, "k", 0, 0, 30)).await.is_empty());
@@ -290,6 +310,11 @@ async fn gates_close(client: &mut Client, tag: &str) {
     client.set_active(api::Active { state: true, local: false }).await.unwrap();
     assert_eq!(urls_at_last(client, wanted(crawl, "p", 0, 0, 30)).await, ["u"]);
     client.set_log_level(api::LogLevelParams { package: "any.thing".into(), level: 2, local: false }).await.unwrap();
+    let no_level = api::LogLevelParams { package: "node::doors".into(), level: 9, local: false };
+    assert_eq!(client.set_log_level(no_level).await.unwrap_err().code(), Code::InvalidArgument);
+    // The delay of all queues is that of all nodes.
+    let of_all_here = api::QueueDelayParams { local: true, ..delay("", 9) };
+    assert_eq!(client.set_delay(of_all_here).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
 async fn crawls_are_told_apart(client: &mut Client, tag: &str) {

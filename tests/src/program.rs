@@ -210,8 +210,13 @@ impl Running {
 
     /// Presses Ctrl-C.
     pub fn interrupt(&self) {
-        let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
-        assert!(sent.is_ok_and(|status| status.success()), "cannot send SIGINT");
+        self.signal("INT");
+    }
+
+    /// Sends it a signal, as `STOP` or `CONT`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "cannot send SIG{name}");
     }
 
     /// Ends it by SIGKILL; says whether it was still running.

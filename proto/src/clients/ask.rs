@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Metadata;
+use super::record::{ClientQueue, Metadata};
 use super::spider::{SpiderAsk, SpiderSaid};
 use crate::cluster::slot_set::SlotSet;
 use crate::id::Slot;
@@ -118,7 +118,7 @@ pub enum Act {
         /// Delay of queues without one of their own.
         delay_default_s: u32,
     },
-    /// Change a queue's settings.
+    /// Change a queue's settings. Who does not hold it refuses: it may not know the others.
     Set {
         /// Its crawl.
         crawl: String,
@@ -149,19 +149,56 @@ pub enum Act {
         /// Where the last answer ended.
         after: Option<Vec<u8>>,
     },
+    /// Change a queue's settings while nobody holds it, on top of what all living nodes know of it.
+    SetUnheld {
+        /// Its crawl.
+        crawl: String,
+        /// Its key.
+        key: String,
+        /// What to change.
+        setting: Setting,
+        /// What they know together.
+        known: ClientQueue,
+    },
+    /// Count the leases and the delays of what was just taken from now on: it took long until it was on enough disks.
+    Renew {
+        /// What was taken.
+        urls: Vec<Told>,
+        /// For how long, in seconds; 0 for the usual time.
+        lease_s: u32,
+        /// Until when it was leased, Unix milliseconds; what somebody has said something of meanwhile is leased no more.
+        leased_until_ms: u64,
+        /// How long it may take this time.
+        margin_ms: u64,
+    },
+    /// End leases of which nobody was told.
+    GiveBack {
+        /// What was taken.
+        urls: Vec<Told>,
+        /// Until when it was leased, Unix milliseconds; what is leased otherwise by now is left alone.
+        leased_until_ms: u64,
+    },
 }
 
 impl Act {
-    /// The slots in which it forgets something, if it does.
-    pub fn forgets(&self) -> Option<SlotSet> {
+    /// The slots of which it has to know everything that was acknowledged: who does not hold them refuses.
+    pub fn of_holder(&self) -> Option<SlotSet> {
         match self {
-            Act::Delete { crawl, key: Some(key), .. } | Act::Purge { crawl, key: Some(key), .. } => {
-                Some([slot_of(crawl, key)].into_iter().collect())
-            }
+            Act::Delete { crawl, key: Some(key), .. }
+            | Act::Purge { crawl, key: Some(key), .. }
+            | Act::Set { crawl, key, .. } => Some([slot_of(crawl, key)].into_iter().collect()),
             Act::Delete { slots, .. } | Act::Purge { slots, .. } => Some(slots.clone()),
-            Act::Take { .. } | Act::Set { .. } => None,
+            Act::Take { .. } | Act::SetUnheld { .. } | Act::Renew { .. } | Act::GiveBack { .. } => None,
         }
     }
+}
+
+/// What all who were asked know of a queue together, each with whether it has it; `None` if there is none.
+pub fn known_together(said: Vec<(ClientQueue, bool)>) -> Option<ClientQueue> {
+    let known = said.iter().map(|(queue, _)| queue.clone()).reduce(ClientQueue::merge)?;
+    // Who has not heard that it was forgotten still has it.
+    let is_there = |(queue, is_there): &(ClientQueue, bool)| *is_there && queue.cutoff_ms == known.cutoff_ms;
+    (known.kept || said.iter().any(is_there)).then_some(known)
 }
 
 /// A setting of a queue.
@@ -236,6 +273,13 @@ pub enum Look {
         take: u64,
         /// Where the last answer ended.
         after: Option<Vec<u8>>,
+    },
+    /// What is kept of a queue as a whole?
+    Queue {
+        /// Its crawl.
+        crawl: String,
+        /// Its key.
+        key: String,
     },
 }
 
@@ -346,6 +390,8 @@ pub enum Said {
     Held(SlotSet),
     /// The time of the question is over by this clock, or was told by that of a former life. Nothing was done.
     Late(Stamp),
+    /// What is kept of a queue as a whole, and whether it is there.
+    Queue(ClientQueue, bool),
 }
 
 /// The slot that a question is about, if it is about one.
@@ -355,7 +401,30 @@ pub fn slot_of(crawl: &str, key: &str) -> Slot {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::Version;
     use super::*;
+    use crate::id::NodeId;
+
+    fn known(number: u64, kept: bool, cutoff_ms: u64) -> ClientQueue {
+        let version = Version { number, node: NodeId(1) };
+        ClientQueue { version, kept, cutoff_ms, delay_s: Some(number as u32), ..ClientQueue::default() }
+    }
+
+    #[test]
+    fn what_nodes_know_of_a_queue_together_is_what_was_said_last() {
+        assert_eq!(known_together(Vec::new()), None);
+        assert_eq!(known_together(vec![(ClientQueue::default(), false)]), None, "nobody has heard of it");
+        assert_eq!(
+            known_together(vec![(ClientQueue::default(), false), (ClientQueue::default(), true)]),
+            Some(ClientQueue::default())
+        );
+        let [early, late] = [known(5, true, 0), known(7, true, 0)];
+        assert_eq!(known_together(vec![(early.clone(), true), (late.clone(), true)]), Some(late.clone()));
+        // It was forgotten, and not all have heard; then it was made anew.
+        let gone = known(8, false, 9);
+        assert_eq!(known_together(vec![(late.clone(), true), (gone.clone(), false)]), None);
+        assert_eq!(known_together(vec![(late, true), (gone.clone(), true)]), Some(gone));
+    }
 
     #[test]
     fn a_blank_filter_is_none() {

@@ -11,6 +11,11 @@ pub const DELAY_DEFAULT_S: u32 = 1;
 pub const LEASE_DEFAULT_S: u32 = 30;
 /// A queue that waits for its delay is looked at again after this time at the latest: a delay can become shorter.
 const LOOK_AGAIN_MS: u64 = 10_000;
+/// How long it may take from handing URLs out until enough disks have that and the client is told: leases and delays count from then. What takes longer is counted anew, and has
+/// [four times](KEEPING_GROWS) as long then; some ten milliseconds are usual.
+pub const KEEPING_MS: u64 = 100;
+/// By how much more time is allowed the next time.
+pub const KEEPING_GROWS: u64 = 4;
 /// A queue of which a client has as much as it wants at once is looked at again: another client may want more.
 const FULL_AGAIN_MS: u64 = 1_000;
 
@@ -49,8 +54,9 @@ pub fn gate(queue: &ClientQueue, standing: Standing, now_ms: u64) -> Gate {
     if queue.limit > 0 && standing.completed >= u64::from(queue.limit) {
         return Gate::Shut;
     }
-    let next = queue.produced_ms.saturating_add(delay_ms(queue, standing.delay_default_s));
-    if queue.produced_ms > 0 && now_ms < next {
+    let delay_ms = delay_ms(queue, standing.delay_default_s);
+    let next = queue.produced_ms.saturating_add(delay_ms);
+    if queue.produced_ms > 0 && delay_ms > 0 && now_ms < next {
         return Gate::Until(next.min(now_ms + LOOK_AGAIN_MS));
     }
     if standing.urls_max > 0 && standing.leased >= u64::from(standing.urls_max) {
@@ -96,6 +102,7 @@ mod tests {
         assert_eq!(gate(&served, STANDING, 6_500), Gate::Open);
         let own = ClientQueue { delay_s: Some(0), ..served.clone() };
         assert_eq!(gate(&own, STANDING, 5_500), Gate::Open);
+        assert_eq!(gate(&own, STANDING, 5_400), Gate::Open, "its last answer is told a moment from now");
         let long = ClientQueue { delay_s: Some(u32::MAX), ..served };
         assert_eq!(gate(&long, STANDING, 6_000), Gate::Until(16_000), "it may be made shorter meanwhile");
     }

@@ -27,7 +27,7 @@ pub struct Version {
     /// One more than the one before, and no less than a floor: Unix milliseconds where anybody may write what it knows; the writer's claim where only the holder of the slot may
     /// ([`Version::floor`]); and where something is merely heard of, the time before which everything was forgotten, so that it gives way to whatever anybody knows.
     pub number: u64,
-    /// Who wrote it.
+    /// Who wrote it; of a lease, when.
     pub node: NodeId,
 }
 
@@ -36,6 +36,15 @@ impl Version {
     pub fn next(self, node: NodeId, floor: u64) -> Version {
         let number = self.number.saturating_add(1).max(floor).min((1 << NUMBER_BITS) - 1);
         Version { number, node }
+    }
+
+    /// That of a lease of what has this version, which is a lease itself or is not. It is one more than what the lease is of, whenever it is written: whatever anybody says of the URL
+    /// later beats it, also where it is not known. Leases of the same are in the order of their times, which stand where others say who wrote them.
+    pub fn lease(self, is_lease: bool, unix_ms: u64) -> Version {
+        match is_lease {
+            true => Version { number: self.number, node: NodeId(self.node.0.saturating_add(1).max(unix_ms)) },
+            false => Version { number: self.next(NodeId(0), 0).number, node: NodeId(unix_ms) },
+        }
     }
 
     /// The least number of what is written under a claim. Everything written under an earlier claim is smaller, whenever and by whatever clock it was written.
@@ -102,6 +111,12 @@ impl ClientUrl {
         Some(ClientUrl { version, url, date_s, created_ms, leased_until_ms: 0, metadata })
     }
 
+    /// The record when it is handed out at `unix_ms`, until then.
+    pub fn leased(&self, unix_ms: u64, leased_until_ms: u64) -> ClientUrl {
+        let version = self.version.lease(self.leased_until_ms > 0, unix_ms);
+        ClientUrl { version, leased_until_ms, ..self.clone() }
+    }
+
     /// Whether nothing more is to be done with it.
     pub fn is_completed(&self) -> bool {
         self.date_s == 0
@@ -142,6 +157,21 @@ impl ClientQueue {
     /// The copy that travels.
     pub fn copy(&self, queue: &ClientQueueId) -> Result<RecordCopy, WireError> {
         copy(queue.record(), self.version, self)
+    }
+
+    /// The record when the queue is served at `unix_ms`. Its settings are those that it has, so its version is too: who has not heard of the last ones does not undo them.
+    pub fn served(&self, node: NodeId, unix_ms: u64) -> ClientQueue {
+        ClientQueue { version: self.version_kept(node), kept: true, produced_ms: unix_ms, ..self.clone() }
+    }
+
+    /// The record when what was created before is forgotten; likewise.
+    pub fn purged(&self, node: NodeId, cutoff_ms: u64) -> ClientQueue {
+        ClientQueue { version: self.version_kept(node), kept: true, cutoff_ms, ..self.clone() }
+    }
+
+    /// The version of settings that do not change: the first, if there is no record yet.
+    fn version_kept(&self, node: NodeId) -> Version {
+        if self.version.number > 0 && self.kept { self.version } else { self.version.next(node, 0) }
     }
 
     /// What two copies say together.
@@ -303,6 +333,55 @@ mod tests {
         }
         let claimed = ClientUrl::taken_in(None, item(None), 0, NodeId(1), 50_000, Some(Version::floor(3))).unwrap();
         assert_eq!(claimed.version.number, Version::floor(3));
+    }
+
+    #[test]
+    fn a_lease_gives_way_to_whatever_is_said_of_the_url_and_to_a_later_lease_of_the_same() {
+        let item = |date_s| Item { crawl: "c".into(), key: "k".into(), url: "u".into(), metadata: Vec::new(), date_s };
+        let key = ClientQueueId::new("c", "k").url("u");
+        let say = |old: &ClientUrl, node, date_s, unix_ms| {
+            ClientUrl::taken_in(Some(old), item(Some(date_s)), 0, NodeId(node), unix_ms, None).unwrap()
+        };
+        let heard = ClientUrl::taken_in(None, item(None), 0, NodeId(9), 40_000, None).unwrap();
+        let merged = |a: &ClientUrl, b: &ClientUrl| {
+            let merged = a.copy(key.clone()).unwrap().merge(b.copy(key.clone()).unwrap());
+            assert_eq!(merged, b.copy(key.clone()).unwrap().merge(a.copy(key.clone()).unwrap()));
+            open(&merged).unwrap().1
+        };
+        for of in [say(&heard, 9, 7, 45_000), heard] {
+            // A holder that is cut off hands it out again and again, after others have acknowledged that it is done with, and after another holder has handed it out.
+            let first = of.leased(50_000, 60_000);
+            let done = say(&of, 1, 0, 50_001);
+            let late = first.leased(70_000, 80_000).leased(90_000, 99_000);
+            let other = of.leased(95_000, 96_000);
+            assert_eq!(merged(&late, &done), Opened::Url(done.clone()));
+            assert_eq!(merged(&late, &other), Opened::Url(other), "the later lease, although it is over earlier");
+            assert_eq!(merged(&of, &first), Opened::Url(first.clone()));
+            assert_eq!(merged(&first, &first.leased(50_000, 70_000)), Opened::Url(first.leased(50_000, 70_000)));
+            // What is said of it ends a lease, and can be leased again.
+            let again = say(&late, 1, 5, 90_000);
+            assert_eq!(merged(&late, &again), Opened::Url(again.clone()));
+            assert_eq!(merged(&again, &again.leased(90_000, 99_000)), Opened::Url(again.leased(90_000, 99_000)));
+        }
+    }
+
+    #[test]
+    fn serving_and_purging_a_queue_undoes_no_setting_of_which_it_was_not_heard() {
+        let set = |of: &ClientQueue, unix_ms| {
+            let version = of.version.next(NodeId(1), unix_ms);
+            ClientQueue { version, kept: true, delay_s: Some(77), ..of.clone() }
+        };
+        for of in [ClientQueue::default(), set(&ClientQueue::default(), 5)] {
+            let told = set(&of, 1_000);
+            for later in [of.served(NodeId(9), 2_000), of.purged(NodeId(9), 2_000)] {
+                let both = told.clone().merge(later.clone());
+                assert_eq!((both.delay_s, both.kept), (Some(77), true));
+                assert_eq!((both.produced_ms, both.cutoff_ms), (later.produced_ms, later.cutoff_ms));
+            }
+        }
+        // A queue that was forgotten is made anew by what follows.
+        let gone = ClientQueue { version: Version { number: 9, node: NodeId(1) }, ..ClientQueue::default() };
+        assert!(gone.clone().merge(gone.served(NodeId(9), 2_000)).kept);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! I24: no URL is a second client's within its lease, no queue is served within its delay or while it is blocked, through whichever nodes; and when the cluster has come to rest,
-//! every disk has what was acknowledged, and what was completed is.
+//! every disk has what was acknowledged, and what was completed is. Leases and delays count from when a client was told.
 //!
 //! Harm: two crawlers ask a host at once for the same page, and again the moment after; a URL that somebody was told is safe is gone, or is fetched for ever.
 
@@ -22,8 +22,8 @@ pub struct ClientsAreServedOnce {
     leased: BTreeMap<u64, Micros>,
     /// When somebody last said something of a URL: that ends a lease that was decided before, also if its client is told later.
     said: BTreeMap<u64, Micros>,
-    /// When the queue was served; who is told need not be told in that order.
-    served: BTreeSet<Micros>,
+    /// When it was decided to serve the queue, and when the client was told; who is told need not be told in that order.
+    served: BTreeMap<Micros, Micros>,
     /// Since when it is known to be blocked, and until when.
     blocked: Option<(Micros, Micros)>,
     /// What was acknowledged: since when a URL is completed, if it is and nobody has said something else since.
@@ -56,11 +56,15 @@ impl Invariant for ClientsAreServedOnce {
         match event {
             Event::ClientServed { node, urls, decided_at, lease, delay } => {
                 let (decided_at, node) = (*decided_at, *node);
-                let earlier = self.served.range(..=decided_at).next_back();
-                let later = self.served.range(decided_at..).next();
-                let too_near = |other: &&Micros| other.abs_diff(decided_at) + MILLISECOND <= *delay;
-                if let Some(other) = earlier.into_iter().chain(later).find(too_near) {
-                    let what = format!("a queue is served at {decided_at} and at {other}, within its delay");
+                let follows = |told: Micros, decided: Micros| *delay > 0 && decided + MILLISECOND <= told + *delay;
+                let too_near = |(other, told): &(&Micros, &Micros)| match **other <= decided_at {
+                    true => follows(**told, decided_at),
+                    false => follows(at, **other),
+                };
+                if let Some((other, told)) = self.served.iter().find(too_near) {
+                    let what = format!(
+                        "a queue is served at {decided_at} (told at {at}) and at {other} (told at {told}), within its delay"
+                    );
                     return Broken::on(node, what);
                 }
                 if let Some((_, until)) =
@@ -68,7 +72,7 @@ impl Invariant for ClientsAreServedOnce {
                 {
                     return Broken::on(node, format!("a queue is served at {decided_at} and is blocked until {until}"));
                 }
-                self.served.insert(decided_at);
+                self.served.insert(decided_at, at);
                 for url in urls {
                     // What a client has said since ended that lease before anybody was told of it.
                     let is_over = self.said.get(url).is_some_and(|said| *said >= decided_at);
@@ -81,8 +85,8 @@ impl Invariant for ClientsAreServedOnce {
                     if completed.is_some_and(|since| since <= decided_at) {
                         return Broken::on(node, format!("URL {url} is handed out at {decided_at} and is completed"));
                     }
-                    if !is_over {
-                        self.leased.insert(*url, decided_at + lease);
+                    if !is_over && *lease > 0 {
+                        self.leased.insert(*url, at + lease);
                     }
                 }
             }
@@ -127,9 +131,17 @@ mod tests {
         assert!(judge([served(A, 1, 0), served(B, 1, 100)]).is_ok());
         assert!(judge([served(A, 1, 0), served(B, 1, 99)]).is_err());
         assert!(judge([served(A, 1, 0), (5_000, Event::ClientPuts { url: 1 }), served(B, 1, 50)]).is_ok());
-        let told_late = (60_000, served(A, 1, 40).1);
-        assert!(judge([(50_000, Event::ClientPuts { url: 1 }), told_late.clone(), served(B, 1, 70)]).is_ok());
-        assert!(judge([(50_000, Event::ClientPuts { url: 1 }), served(B, 1, 55), told_late]).is_ok());
+        let told_late = (43_000, served(A, 1, 40).1);
+        assert!(judge([(42_000, Event::ClientPuts { url: 1 }), told_late.clone(), served(B, 1, 70)]).is_ok());
+        assert!(judge([(42_000, Event::ClientPuts { url: 1 }), served(B, 1, 55), told_late]).is_ok());
+    }
+
+    #[test]
+    fn leases_and_delays_count_from_when_a_client_was_told() {
+        let told_at = |at_ms: u64| (at_ms * MILLISECOND, served(A, 1, 0).1);
+        assert!(judge([told_at(30), served(B, 1, 129)]).is_err() && judge([told_at(30), served(B, 1, 130)]).is_ok());
+        assert!(judge([told_at(30), served(B, 2, 39)]).is_err() && judge([told_at(30), served(B, 2, 40)]).is_ok());
+        assert!(judge([served(B, 2, 15), told_at(30)]).is_err() && judge([served(B, 2, 15), told_at(4)]).is_ok());
     }
 
     #[test]

@@ -157,7 +157,8 @@ impl World<'_> {
         let (version, metadata) = (old.version.next(node, now_ms), page.to_metadata());
         let new = ClientUrl { version, date_s, leased_until_ms: 0, metadata, ..old };
         let copies = vec![self.page_copy(number, &new)];
-        self.write(at, node, copies, Tell::Acknowledged { url: number, said_at: at, completed: is_crawled(&new) });
+        let (url, completed, elsewhere) = (number, is_crawled(&new), false);
+        self.write(at, node, copies, Tell::Acknowledged { url, said_at: at, completed, elsewhere });
     }
 
     /// Hands the best pages out, as `take_best` does.

@@ -11,7 +11,7 @@ use proto::cluster::copy::RecordCopy;
 use proto::crawl::politeness::Micros;
 use proto::id::NodeId;
 
-use super::{FOR_EVER, Offer, Tell, World};
+use super::{FOR_EVER, KEEPING, Offer, Tell, World};
 use crate::layer::{Layer, Mutant, Point, RunOptions, RunReport};
 use crate::world::plan::{MILLISECOND, Plan, SECOND};
 use crate::world::random::Random;
@@ -20,6 +20,8 @@ use crate::world::trace::Event;
 /// For how long clients lease URLs.
 const LEASE_S: u32 = 20;
 const DELAY_S: u32 = 1;
+/// When a node with a defect takes a lease of the nodes' own fetchers to be over: most are settled in a few seconds.
+const OWN_LAPSES_MS: u64 = 2_000;
 /// URLs that clients bring.
 const URLS_MAX: u64 = 60;
 /// So many of the last ones are brought again.
@@ -42,7 +44,6 @@ impl Layer for ServingLayer {
         vec![
             mutant("told_at_once"),
             mutant("told_late"),
-            mutant("acknowledged_late"),
             mutant("serves_at_once"),
             mutant("delay_in_memory"),
             mutant("block_in_memory"),
@@ -50,6 +51,8 @@ impl Layer for ServingLayer {
             mutant("own_lease_lapses"),
             mutant("acknowledged_at_once"),
             mutant("hearsay_by_the_clock"),
+            mutant("leases_by_the_clock"),
+            mutant("counted_from_the_decision"),
         ]
     }
 
@@ -71,6 +74,8 @@ impl Layer for ServingLayer {
             "write_given_up",
             "queue_blocked",
             "url_completed",
+            "url_completed_elsewhere",
+            "not_told_because_it_took_long",
         ];
         Point::all(200, often).collect()
     }
@@ -106,27 +111,33 @@ impl World<'_> {
         // A node that takes a lease of its own for one that ends.
         let lapses = self.has("own_lease_lapses");
         let over = |url: &ClientUrl| match own_since(url.leased_until_ms) {
-            Some(since_ms) => lapses && since_ms + u64::from(LEASE_S) * 1_000 <= now_ms,
+            Some(since_ms) => lapses && since_ms + OWN_LAPSES_MS <= now_ms,
             None => url.leased_until_ms <= now_ms,
         };
         let due = |url: &&ClientUrl| !url.is_completed() && url.date_s <= now_ms / 1_000 && over(url);
-        let mut leased_until_ms = if own { own_lease(now_ms) } else { lease_until(LEASE_S, now_ms) };
+        let told_ms = if self.has("counted_from_the_decision") { now_ms } else { now_ms + KEEPING / MILLISECOND };
+        let mut leased_until_ms = if own { own_lease(now_ms) } else { lease_until(LEASE_S, told_ms) };
         if self.has("whole_seconds") && !own {
-            leased_until_ms = leased_until_ms / 1_000 * 1_000;
+            leased_until_ms = lease_until(LEASE_S, now_ms) / 1_000 * 1_000;
         }
         let urls: Vec<ClientUrl> = self.urls(node).values().filter(due).take(wanted).cloned().collect();
         if urls.is_empty() {
             return;
         }
-        let lease =
-            |old: &ClientUrl| ClientUrl { version: old.version.next(node, now_ms), leased_until_ms, ..old.clone() };
+        let lease = |old: &ClientUrl| match self.has("leases_by_the_clock") {
+            true => ClientUrl { version: old.version.next(node, now_ms), leased_until_ms, ..old.clone() },
+            false => old.leased(now_ms, leased_until_ms),
+        };
         let mut copies: Vec<RecordCopy> = urls.iter().map(|old| self.url_copy(&lease(old))).collect();
         self.node(node).memory[PRODUCED] = now_ms;
-        let produced_ms = if self.has("delay_in_memory") { 0 } else { now_ms };
-        let queue =
-            ClientQueue { version: queue.version.next(node, now_ms), kept: true, produced_ms, ..self.queue(node) };
+        let produced_ms = if self.has("delay_in_memory") { 0 } else { told_ms };
+        let queue = self.queue(node).served(node, produced_ms);
         copies.push(queue.copy(&self.queues[0]).expect("a small record"));
-        let urls: Vec<u64> = urls.iter().filter_map(|url| url.url.parse().ok()).collect();
+        // Of what somebody has said meanwhile, and this node has not heard, nobody judges who has it.
+        let has_heard =
+            |number: &u64, url: &ClientUrl| self.elsewhere.get(number).is_none_or(|said| *said <= url.version);
+        let numbers = urls.iter().filter_map(|url| Some((url.url.parse().ok()?, url)));
+        let urls: Vec<u64> = numbers.filter(|(number, url)| has_heard(number, url)).map(|(number, _)| number).collect();
         if own {
             self.trace.sometimes(at, "url_leased_to_nodes");
             self.taken_by.extend(urls.iter().map(|url| (*url, node)));
@@ -147,7 +158,8 @@ impl World<'_> {
         let done = ClientUrl { version, date_s: 0, leased_until_ms: 0, ..url.clone() };
         self.trace.record(at, Event::ClientPuts { url: *number });
         let copies = vec![self.url_copy(&done)];
-        self.write(at, node, copies, Tell::Acknowledged { url: *number, said_at: at, completed: true });
+        let (url, elsewhere) = (*number, false);
+        self.write(at, node, copies, Tell::Acknowledged { url, said_at: at, completed: true, elsewhere });
     }
 
     /// Takes in what a client says of a URL.
@@ -160,7 +172,10 @@ impl World<'_> {
         let Some(new) = ClientUrl::taken_in(old.as_ref(), item, 0, node, now_ms, floor) else { return };
         let copies = vec![self.url_copy(&new)];
         let tell = match date_s {
-            Some(_) => Tell::Acknowledged { url: number, said_at: at, completed: new.is_completed() },
+            Some(_) => {
+                let (completed, elsewhere) = (new.is_completed(), !self.serves(at, node));
+                Tell::Acknowledged { url: number, said_at: at, completed, elsewhere }
+            }
             None => Tell::Found { url: number },
         };
         self.write(at, node, copies, tell);
@@ -180,19 +195,30 @@ impl World<'_> {
                 let lately = self.brought.saturating_sub(LATELY).max(1);
                 self.put(at, node, draw.between(lately, self.brought), None);
             }
+            // Its holder is out of reach, or is taken to be.
+            12..14 if !self.serves(at, node) => {
+                let Some(url) = self.says(at, node, draw) else { return };
+                if let Some(said) = self.urls(node).get(&url) {
+                    self.elsewhere.insert(url, said.version);
+                }
+            }
             _ if !self.serves(at, node) => {}
             5..12 => self.take(at, node, false, draw),
-            12..18 => {
-                let Some(url) = self.clients.iter().copied().nth(draw.below(8) as usize) else { return };
-                self.clients.remove(&url);
-                self.trace.record(at, Event::ClientPuts { url });
-                // Most are done with; some are to be fetched again.
-                let again_s = self.wall(node, at) / 1_000 + draw.below(3);
-                self.put(at, node, url, Some(if draw.below(3) > 0 { 0 } else { again_s }));
-            }
+            12..18 => drop(self.says(at, node, draw)),
             18 => self.block(at, node),
             _ => {}
         }
+    }
+
+    /// A client says something of a URL that it has.
+    fn says(&mut self, at: Micros, node: NodeId, draw: &mut Random) -> Option<u64> {
+        let url = self.clients.iter().copied().nth(draw.below(8) as usize)?;
+        self.clients.remove(&url);
+        self.trace.record(at, Event::ClientPuts { url });
+        // Most are done with; some are to be fetched again.
+        let again_s = self.wall(node, at) / 1_000 + draw.below(3);
+        self.put(at, node, url, Some(if draw.below(3) > 0 { 0 } else { again_s }));
+        Some(url)
     }
 
     fn block(&mut self, at: Micros, node: NodeId) {

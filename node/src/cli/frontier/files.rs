@@ -401,16 +401,24 @@ pub(super) async fn dump(mut client: Client, arguments: DumpArguments, as_json: 
         });
         read.await
     };
+    let written = AtomicU64::new(0);
     let writing = async {
-        let mut count = 0u64;
         while let Some(item) = items.recv().await {
             out.line(&items::item(&item))?;
-            count += 1;
+            written.fetch_add(1, Relaxed);
         }
-        out.end_with(count, "URLs", as_json)
+        out.end_with(written.load(Relaxed), "URLs", as_json)
     };
-    let ((), exit) = tokio::try_join!(reading, writing)?;
-    Ok(exit)
+    let telling = async {
+        loop {
+            tokio::time::sleep(SAY_EVERY).await;
+            eprintln!("{} URLs are written", written.load(Relaxed));
+        }
+    };
+    tokio::select! {
+        done = async { tokio::try_join!(reading, writing) } => done.map(|((), exit)| exit),
+        _ = telling => unreachable!("it is said for ever"),
+    }
 }
 
 /// Keys of all queues of a crawl, page by page.
@@ -426,10 +434,11 @@ pub(super) async fn keys(
             u32::try_from(keys.len()).map_err(|_| Complaint::failed("there are more queues than can be told"))?;
         let (crawl_id, include_inactive) = (crawl.to_owned(), inactive);
         let params = api::Pagination { start, size: KEYS, include_inactive, crawl_id, local };
-        let page = client.list_queues(params).await.map_err(refused)?.into_inner().values;
-        let more = page.len() >= KEYS as usize;
-        keys.extend(page);
-        if !more {
+        let page = client.list_queues(params).await.map_err(refused)?.into_inner();
+        // A server that counts them may give fewer than a page, if their names are long; others give as many as are wanted.
+        let (is_short, is_empty) = (page.values.len() < KEYS as usize, page.values.is_empty());
+        keys.extend(page.values);
+        if is_empty || (is_short && page.total <= keys.len() as u64) {
             return Ok(keys);
         }
     }

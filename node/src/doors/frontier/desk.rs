@@ -1,8 +1,8 @@
 //! Where the calls of clients are carried out: on the node that acts for a queue's slot, asked over the swarm if it is another one.
 //!
-//! Whoever is asked by a client knows the ring and who is alive, and sends each part of the call to the first living node of its slot. A node that
-//! does not answer is passed over for this call, and the next one of the slot acts for it: it has what was acknowledged, or learns it by repair.
-//! Only URLs are handed out by nobody but the holder of the slot's lease.
+//! Whoever is asked by a client knows who holds which slot, and sends each part of the call there; where nobody holds one, to the first living node of the
+//! ring. A node that does not answer is passed over for this call, and the next one of the slot acts for it: it has what was acknowledged, or learns it by
+//! repair. Only URLs are handed out by nobody but the holder of the slot's lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libp2p::PeerId;
-use proto::clients::ask::{Act, Ask, Item, Look, Said, Taken, Told, slot_of};
+use proto::clients::ask::{Act, Ask, Item, Look, Said, Setting, Taken, Told, known_together, slot_of};
 use proto::clients::deadline::{self, Pace};
-use proto::clients::fetch::{End, HELD_OF_QUEUE, Lease};
+use proto::clients::fetch::{End, HELD_OF_QUEUE, Lease, own_lease};
+use proto::clients::gate::{KEEPING_GROWS, KEEPING_MS, lease_until};
+use proto::clients::record::ClientQueue;
 use proto::clients::settings::ClientSettings;
 use proto::clients::spider::{SpiderAsk, SpiderRules, SpiderSaid};
 use proto::cluster::copy::RecordCopy;
@@ -22,12 +24,13 @@ use proto::control::{Answer, Request};
 use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, Slot};
 use proto::source::lend::{Leave, Stamp};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Duration, Instant, sleep, timeout};
 use tracing::warn;
 
 use super::doubtful::Doubtful;
 use super::forget::forget;
+use super::holders::{Holders, Places, Wanted};
 use super::parcels::{Delivered, deliver};
 use crate::clustered::{seal, unseal};
 use crate::edges::clock::{mono, unix_ms};
@@ -43,10 +46,18 @@ use crate::scoring::cluster::ClusterScoring;
 const PEER_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a node is waited for when all are asked what they hold.
 const HELD_PATIENCE: Duration = Duration::from_secs(5);
+/// How long nodes are waited for that say what they hold, before calls go where they went.
+const HOLDERS_PATIENCE: Duration = Duration::from_millis(1_500);
+/// How long after its start a node that hears of no other waits with what it says: alone it may not know what it missed.
+const OTHERS_PATIENCE: Duration = Duration::from_secs(10);
+/// How often whoever waits for a node looks whether it is still taken to be alive.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a write is tried while the coordinator has too many.
 const KEEP_PATIENCE: Duration = Duration::from_secs(15);
 /// How long after a refusal it is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Times that what is handed out is kept before it is given up; the last may take 6 s.
+const RENEWALS_MAX: usize = 4;
 /// Nodes that are asked for one slot before the call fails.
 pub(super) const TRIES: usize = 3;
 /// Records on their way to other disks at once; more wait. The coordinator has room for 4,096 writes, of which fetching needs some.
@@ -83,11 +94,16 @@ pub struct Desk {
     life: u64,
     /// The clocks of others.
     paces: Arc<Mutex<BTreeMap<NodeId, Pace>>>,
+    /// Who holds what.
+    holders: Holders,
+    /// How long holders are looked for.
+    patience: Duration,
+    started: Instant,
 }
 
 impl Desk {
-    /// The desk of a node.
-    pub fn new(node: Arc<Node>, swarm: Arc<Swarm>, peer: PeerId, spiders: SpiderRules) -> Desk {
+    /// The desk of a node. After `patience` the slots of one that died are held by others.
+    pub fn new(node: Arc<Node>, swarm: Arc<Swarm>, peer: PeerId, spiders: SpiderRules, patience: Duration) -> Desk {
         let (me, name) = (node_of(&peer), peer.to_string());
         let keeping = Arc::new(Semaphore::new(KEEPING_MAX as usize));
         let spiders = Arc::new(spiders);
@@ -105,6 +121,9 @@ impl Desk {
             doubtful: Arc::default(),
             life: xxhash_rust::xxh3::xxh3_64(life.as_bytes()),
             paces: Arc::default(),
+            holders: Holders::default(),
+            patience,
+            started: Instant::now(),
         }
     }
 
@@ -237,8 +256,8 @@ impl Desk {
     async fn act_here(&self, act: Act) -> Result<Said, Unavailable> {
         if !matches!(act, Act::Take { .. }) {
             let (held, unix_ms, taker, slots) = (self.held().await?, unix_ms(), Taker::ANY, SlotSet::default());
-            // Others may know queues that this node has never heard of.
-            if act.forgets().is_some_and(|slots| !slots.iter().all(|slot| held.contains(slot))) {
+            // Others may know what this node has never heard of.
+            if act.of_holder().is_some_and(|slots| !slots.iter().all(|slot| held.contains(slot))) {
                 return Err(Unavailable("another node holds these queues; ask it".to_owned()));
             }
             let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply });
@@ -255,13 +274,74 @@ impl Desk {
         self.carry_out(act, Taker::Client { withheld }, slots, unix_ms()).await
     }
 
-    /// Hands URLs out.
-    async fn carry_out(&self, act: Act, taker: Taker, slots: SlotSet, unix_ms: u64) -> Result<Said, Unavailable> {
-        let nothing = || Said::Given { urls: Vec::new(), queues: 0 };
-        let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply });
-        let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
-        let (said, may_be_told) = self.settle(decided, true).await?;
-        Ok(if may_be_told { said } else { nothing() })
+    /// Hands URLs out. Leases and delays count from when the client is told: what took longer than was allowed for is counted anew.
+    async fn carry_out(&self, act: Act, taker: Taker, slots: SlotSet, mut unix_ms: u64) -> Result<Said, Unavailable> {
+        let Act::Take { lease_s, .. } = act else { return Err(Unavailable("nothing is to be taken".to_owned())) };
+        let (mut act, mut margin_ms) = (act, KEEPING_MS);
+        let is_own = matches!(taker, Taker::Own);
+        let mut leased_until_ms = if is_own { own_lease(unix_ms) } else { lease_until(lease_s, unix_ms + margin_ms) };
+        let mut before_ms = leased_until_ms;
+        for _ in 0..RENEWALS_MAX {
+            let job = {
+                let (act, taker, slots) = (act, taker.clone(), slots.clone());
+                |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms, reply })
+            };
+            let decided = self.node.ask(job).await.map_err(|error| Unavailable(error.to_string()))?;
+            let Decided { said, copies, changed, life } = decided;
+            let Said::Given { urls, queues } = said else { return Ok(said) };
+            let kept = self.settle(Decided { said: (), copies, changed, life }, true).await;
+            let (urls, queues) = match kept {
+                Ok(((), true)) => (urls, queues),
+                Ok(((), false)) => {
+                    // Whoever has some of the slots by now may hand the same out; the others are ours.
+                    let held = self.held().await.unwrap_or_default();
+                    let is_ours = |told: &Told| held.contains(slot_of(&told.crawl, &told.key));
+                    let (ours, lost): (Vec<Told>, Vec<Told>) = urls.into_iter().partition(is_ours);
+                    self.give_back(lost, leased_until_ms);
+                    let queues: BTreeSet<(&str, &str)> = ours.iter().map(|told| (&*told.crawl, &*told.key)).collect();
+                    let queues = queues.len() as u32;
+                    (ours, queues)
+                }
+                Err(error) => {
+                    self.give_back(urls, leased_until_ms);
+                    return Err(error);
+                }
+            };
+            let now_ms = self::unix_ms();
+            if urls.is_empty() || (unix_ms..=unix_ms + margin_ms).contains(&now_ms) {
+                return Ok(Said::Given { urls, queues });
+            }
+            (unix_ms, margin_ms) = (now_ms, margin_ms * KEEPING_GROWS);
+            before_ms = leased_until_ms;
+            act = Act::Renew { urls, lease_s, leased_until_ms, margin_ms };
+            if !is_own {
+                leased_until_ms = lease_until(lease_s, unix_ms + margin_ms);
+            }
+        }
+        warn!("URLs are not handed out: it takes too long to keep that");
+        if let Act::Renew { urls, .. } = act {
+            self.give_back(urls, before_ms);
+        }
+        Ok(Said::Given { urls: Vec::new(), queues: 0 })
+    }
+
+    /// Ends leases of which nobody is told, so that their URLs need not wait until they are over.
+    fn give_back(&self, urls: Vec<Told>, leased_until_ms: u64) {
+        if urls.is_empty() {
+            return;
+        }
+        let desk = self.clone();
+        tokio::spawn(async move {
+            let (act, taker, slots) = (Act::GiveBack { urls, leased_until_ms }, Taker::ANY, SlotSet::default());
+            let job = |reply| Job::Client(ClientJob::Act { act, taker, slots, unix_ms: self::unix_ms(), reply });
+            let kept = match desk.node.ask(job).await {
+                Ok(decided) => desk.settle(decided, false).await.map(drop),
+                Err(error) => Err(Unavailable(error.to_string())),
+            };
+            if let Err(error) = kept {
+                warn!(%error, "URLs that nobody was told of come back when their leases are over");
+            }
+        });
     }
 
     /// Has what was decided kept on enough disks. Says whether what was handed out may be told: whoever holds the slot by now may have handed the same out.
@@ -430,6 +510,52 @@ impl Desk {
         Err(Unavailable("the node is starting; ask again".to_owned()))
     }
 
+    /// Where queues are, and who holds them.
+    pub(super) async fn places_held(&self, wanted: Wanted) -> Result<Places, Unavailable> {
+        let knows = self.holders.knows();
+        let (ring, desk) = (if knows { self.places().await? } else { self.places_among_others().await? }, self.clone());
+        let ask = move |node| {
+            let desk = desk.clone();
+            async move {
+                match knows {
+                    true => timeout(HOLDERS_PATIENCE, desk.holds(node)).await.ok().flatten(),
+                    // Nothing else is known of it.
+                    false => desk.while_alive(node, desk.holds(node)).await.ok().flatten(),
+                }
+            }
+        };
+        let by_slot = self.holders.of(&ring.alive, wanted, ask).await;
+        Ok(Places { me: self.me, ring, by_slot, is_new: self.started.elapsed() < self.patience })
+    }
+
+    /// Where queues are, once a node that has just started has heard of the others, if there are any.
+    async fn places_among_others(&self) -> Result<ClientPlaces, Unavailable> {
+        let until = self.started + OTHERS_PATIENCE;
+        loop {
+            let places = self.places().await?;
+            let others = self.swarm.nodes().iter().any(|peer| peer.node != self.me);
+            if !others || places.alive.iter().any(|node| *node != self.me) || Instant::now() >= until {
+                return Ok(places);
+            }
+            sleep(AGAIN_AFTER).await;
+        }
+    }
+
+    /// What a node says that it holds. It does not wait for a line: somebody may hang on all of them.
+    async fn holds(&self, node: NodeId) -> Option<SlotSet> {
+        if node == self.me {
+            return self.held().await.ok();
+        }
+        let peer = self.peer(node).ok()?;
+        match self.exchange(peer, &Request::Client(Box::new(Ask::Held))).await.ok()? {
+            Answer::Client(said) => match *said {
+                Said::Held(slots) => Some(slots),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Asks one node.
     pub async fn ask(&self, node: NodeId, ask: Ask) -> Result<Said, Unavailable> {
         let said = if node == self.me { self.perform(ask).await } else { self.ask_other(node, ask).await? };
@@ -439,12 +565,40 @@ impl Desk {
         }
     }
 
-    async fn ask_other(&self, node: NodeId, ask: Ask) -> Result<Said, Unavailable> {
+    fn peer(&self, node: NodeId) -> Result<PeerId, Unavailable> {
         let peers = self.swarm.nodes();
         let peer = peers.iter().find(|peer| peer.node == node).map(|peer| peer.peer);
-        let peer = peer.ok_or_else(|| Unavailable("a node that is not known yet".to_owned()))?;
-        let line = self.line(node);
-        let _line = line.acquire().await.map_err(|error| Unavailable(error.to_string()))?;
+        peer.ok_or_else(|| Unavailable("a node that is not known yet".to_owned()))
+    }
+
+    /// Waits for something of another node, as long as that is taken to be alive.
+    async fn while_alive<T>(&self, node: NodeId, waits: impl Future<Output = T>) -> Result<T, Unavailable> {
+        let (mut waits, until) = (std::pin::pin!(waits), Instant::now() + PEER_PATIENCE);
+        loop {
+            match timeout(LOOK_EVERY, &mut waits).await {
+                Ok(came) => return Ok(came),
+                Err(_) if Instant::now() >= until => return Err(Unavailable("a node does not answer".to_owned())),
+                Err(_) if !self.places().await?.alive.contains(&node) => {
+                    return Err(Unavailable("a node is down".to_owned()));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// A line to another node. Those that are taken may all hang on it, so whoever waits for one looks whether it is alive.
+    async fn line(&self, node: NodeId) -> Result<OwnedSemaphorePermit, Unavailable> {
+        let line = {
+            let mut lines = self.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            Arc::clone(lines.entry(node).or_insert_with(|| Arc::new(Semaphore::new(LINES_MAX))))
+        };
+        let line = self.while_alive(node, line.acquire_owned()).await?;
+        line.map_err(|error| Unavailable(error.to_string()))
+    }
+
+    async fn ask_other(&self, node: NodeId, ask: Ask) -> Result<Said, Unavailable> {
+        let peer = self.peer(node)?;
+        let _line = self.line(node).await?;
         let (changes, mut ask) = (ask.is_change(), Box::new(ask));
         for _ in 0..TRIES {
             let pace = if changes { self.pace(node, peer).await? } else { None };
@@ -453,7 +607,12 @@ impl Desk {
                 Some(pace) => Request::ClientUntil(pace.leave(mono() + PEER_PATIENCE.as_micros() as Micros), ask),
                 None => Request::Client(ask),
             };
-            match self.exchange(peer, &request).await? {
+            // A change may still take effect there until its time is over: what follows must not come before that.
+            let answer = match changes {
+                true => self.exchange(peer, &request).await?,
+                false => self.while_alive(node, self.exchange(peer, &request)).await??,
+            };
+            match answer {
                 Answer::Client(said) => match *said {
                     Said::Late(stamp) => self.hears(node, stamp),
                     said => return Ok(said),
@@ -498,21 +657,69 @@ impl Desk {
         self.paces.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn line(&self, node: NodeId) -> Arc<Semaphore> {
-        let mut lines = self.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Arc::clone(lines.entry(node).or_insert_with(|| Arc::new(Semaphore::new(LINES_MAX))))
-    }
-
     /// Asks whoever acts for a queue.
     pub async fn ask_owner(&self, crawl: &str, key: &str, ask: Ask) -> Result<Said, Unavailable> {
-        let slot = slot_of(crawl, key);
-        let mut passed_over = BTreeSet::new();
+        self.ask_owners(crawl, key, ask, |_| true).await
+    }
+
+    /// Asks whoever acts for a queue; where nobody holds it also the next ones, until the answer is enough.
+    pub(super) async fn ask_owners(
+        &self,
+        crawl: &str,
+        key: &str,
+        ask: Ask,
+        is_enough: impl Fn(&Said) -> bool,
+    ) -> Result<Said, Unavailable> {
+        let (slot, mut wanted) = (slot_of(crawl, key), Wanted::Fresh);
+        let (mut passed_over, mut poor) = (BTreeSet::new(), None);
         let mut last = Unavailable("no node of this queue is alive".to_owned());
         for _ in 0..TRIES {
-            let places = self.places().await?;
-            let Some(owner) = owner(&places, slot, &passed_over) else { break };
+            let places = self.places_held(wanted).await?;
+            let Some(owner) = places.owner(slot, &passed_over) else { break };
             match self.ask(owner, ask.clone()).await {
-                Ok(said) => return Ok(said),
+                Ok(said) if is_enough(&said) || places.holder(slot) == Some(owner) => return Ok(said),
+                Ok(said) => poor = Some(said),
+                Err(error) => {
+                    warn!(%error, "asking the next node of a queue");
+                    (last, wanted) = (error, Wanted::Anew);
+                }
+            }
+            passed_over.insert(owner);
+        }
+        poor.ok_or(last)
+    }
+
+    /// Changes a setting of a queue, or only if this node acts for it; says whether there is such a queue. Who holds it knows its other settings. Where nobody does, the next living node
+    /// changes it on top of what all of them know, and whoever holds it by then changes it too.
+    pub(super) async fn set(&self, crawl: &str, key: &str, setting: Setting, local: bool) -> Result<bool, Unavailable> {
+        let (slot, mut wanted) = (slot_of(crawl, key), Wanted::Fresh);
+        let (mut passed_over, mut changed) = (BTreeSet::new(), None);
+        let mut last = Unavailable("no node of this queue is alive".to_owned());
+        for _ in 0..=TRIES {
+            let places = self.places_held(wanted).await?;
+            let Some(owner) = places.owner(slot, &passed_over) else { break };
+            wanted = Wanted::Anew;
+            if local && owner != self.me {
+                return Ok(changed.unwrap_or(false));
+            }
+            let is_held = places.holder(slot) == Some(owner);
+            if let (false, Some(changed)) = (is_held, changed) {
+                return Ok(changed);
+            }
+            let (crawl, key) = (crawl.to_owned(), key.to_owned());
+            let act = if is_held {
+                Act::Set { crawl, key, setting }
+            } else {
+                let Some(known) = self.known_of(&places, &crawl, &key).await else {
+                    changed = Some(false);
+                    continue;
+                };
+                Act::SetUnheld { crawl, key, setting, known }
+            };
+            match self.ask(owner, Ask::Act(act)).await {
+                Ok(Said::Set(is_there)) if is_held => return Ok(is_there || changed.unwrap_or(false)),
+                Ok(Said::Set(is_there)) => changed = Some(is_there),
+                Ok(_) => return Err(Unavailable("a node answered something else".to_owned())),
                 Err(error) => {
                     warn!(%error, "asking the next node of a queue");
                     last = error;
@@ -520,7 +727,19 @@ impl Desk {
                 }
             }
         }
-        Err(last)
+        changed.ok_or(last)
+    }
+
+    /// What all living nodes know of a queue together.
+    async fn known_of(&self, places: &Places, crawl: &str, key: &str) -> Option<ClientQueue> {
+        let said = places.ring.alive.iter().map(|node| async move {
+            let look = Look::Queue { crawl: crawl.to_owned(), key: key.to_owned() };
+            match timeout(HELD_PATIENCE, self.ask(*node, Ask::Look(look))).await {
+                Ok(Ok(Said::Queue(queue, is_there))) => Some((queue, is_there)),
+                _ => None, // what it alone knows was not acknowledged
+            }
+        });
+        known_together(futures_util::future::join_all(said).await.into_iter().flatten().collect())
     }
 
     /// Asks every node about the slots that it acts for, all at once, in the order of their names. What a node does not answer, the next ones do.
@@ -529,12 +748,12 @@ impl Desk {
         F: Fn(NodeId, SlotSet) -> R,
         R: Future<Output = Result<T, Unavailable>>,
     {
-        let places = self.places().await?;
+        let places = self.places_held(Wanted::Fresh).await?;
         let mut passed_over = BTreeSet::new();
         let mut open: SlotSet = (0..proto::id::SLOTS).map(Slot).collect();
         let mut answers = Vec::new();
         for attempt in 0.. {
-            let mut shares = shares(&places, &open, &passed_over);
+            let mut shares = places.shares(&open, &passed_over);
             if local {
                 shares.retain(|node, _| *node == self.me);
             }
@@ -584,7 +803,7 @@ impl Desk {
                 }
             }
         };
-        forget(open, held, ask).await
+        forget(open, self.patience, held, ask).await
     }
 
     /// What every living node says that it holds.
@@ -607,7 +826,7 @@ impl Desk {
                 _ => Err(Unavailable("a node answered something else".to_owned())),
             }
         };
-        let Delivered { taken, sent_on } = deliver(self.me, items, || self.places(), ask).await;
+        let Delivered { taken, sent_on } = deliver(self.me, items, || self.places_held(Wanted::Lately), ask).await;
         self.node.metrics().frontier.sent_on.inc_by(sent_on as u64);
         taken
     }

@@ -5,16 +5,26 @@ use std::collections::BTreeMap;
 use std::future::Future;
 
 use futures_util::future::join_all;
+use proto::cluster::lease::LeaseRules;
 use proto::cluster::slot_set::SlotSet;
+use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, SLOTS};
 use tokio::time::{Duration, Instant, sleep};
 use tracing::warn;
 
 use super::desk::Unavailable;
 
-/// For how long holders are looked for, and how long is waited in between: a lease outlives its holder by less.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// What a slot needs until it is held again, beside the lease of its dead holder and a stable ring: being noticed, being pulled from who does not answer, and a slow machine.
+const SPARE: Duration = Duration::from_secs(15);
+/// How long is waited before holders are looked for again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// How long holders are looked for: by then the slots of a node that died are held by others.
+pub(crate) fn patience(lease: &LeaseRules, stable_for: Micros) -> Duration {
+    // The voters' clocks may be slower than ours.
+    let lease = lease.duration + lease.duration * lease.drift_ppm / 1_000_000 * 2;
+    Duration::from_micros(lease + stable_for) + SPARE
+}
 
 /// What a node says when it has forgotten something: how many URLs, and where to go on.
 pub(super) type Gone = (u64, Option<Vec<u8>>);
@@ -22,6 +32,7 @@ pub(super) type Gone = (u64, Option<Vec<u8>>);
 /// Has what is in these slots forgotten; says how many URLs went. `held` says who holds what, `ask` has a node forget some of what is in slots that it holds, from where it ended.
 pub(super) async fn forget<H, A>(
     mut open: SlotSet,
+    patience: Duration,
     held: impl Fn() -> H,
     ask: impl Fn(NodeId, SlotSet, Option<Vec<u8>>) -> A,
 ) -> Result<u64, Unavailable>
@@ -29,7 +40,7 @@ where
     H: Future<Output = Result<Vec<(NodeId, SlotSet)>, Unavailable>>,
     A: Future<Output = Result<Gone, Unavailable>>,
 {
-    let (mut gone, until) = (0, Instant::now() + PATIENCE);
+    let (mut gone, until) = (0, Instant::now() + patience);
     loop {
         let shares = shares(&open, held().await?);
         for (slots, urls, done) in join_all(shares.into_iter().map(|(node, slots)| forget_on(node, slots, &ask))).await
@@ -119,7 +130,7 @@ mod tests {
                 let mut holds = self.holds.borrow_mut();
                 Ok(if holds.len() > 1 { holds.remove(0) } else { holds[0].clone() })
             };
-            forget(open, held, |node, slots, _| self.ask(node, slots)).await
+            forget(open, Duration::from_secs(30), held, |node, slots, _| self.ask(node, slots)).await
         }
 
         async fn ask(&self, node: NodeId, slots: SlotSet) -> Result<Gone, Unavailable> {
@@ -144,6 +155,14 @@ mod tests {
         assert_eq!(world.forget(slots(5..60)).await.unwrap_err().0, "nobody holds 10 of the 4096 slots now; ask again");
         assert_eq!(world.forgotten.take(), slots(5..50), "what somebody holds is gone meanwhile");
         assert_eq!(world.forget(SlotSet::default()).await, Ok(0));
+    }
+
+    #[test]
+    fn holders_are_looked_for_until_the_lease_of_one_that_died_is_over_and_the_next_one_knows_everything() {
+        let (lease, second) = (LeaseRules::default(), 1_000_000);
+        let died_and_pulled = lease.duration + 5 * second + 10 * second;
+        assert!(patience(&lease, 5 * second) > Duration::from_micros(died_and_pulled));
+        assert!(patience(&LeaseRules { duration: 8 * second, ..lease }, 2 * second) < Duration::from_secs(30));
     }
 
     #[tokio::test(start_paused = true)]

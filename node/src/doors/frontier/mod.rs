@@ -2,9 +2,11 @@
 //!
 //! Away from this machine it opens only with TLS and a client certificate or a token, or when the settings say in words that it need not.
 
+mod bounded;
 pub mod desk;
 mod doubtful;
-mod forget;
+pub(crate) mod forget;
+mod holders;
 mod outbox;
 mod parcels;
 mod put;
@@ -17,11 +19,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tonic::server::NamedService;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Status};
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
 
+use self::bounded::{Bounded, Stay, connections};
 use self::desk::Desk;
 use self::service::Service;
 use crate::config::frontier::FrontierConfig;
@@ -43,6 +48,15 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 /// Streams of one connection at once.
 const CONNECTION_STREAMS_MAX: u32 = 256;
+/// Connections at once; one more is closed.
+const CONNECTIONS_MAX: usize = 1_024;
+/// Calls of the API that are no streams, at once; and streams of health and reflection.
+const CALLS_MAX: usize = 1_024;
+const ASIDE_MAX: usize = 256;
+/// Longest message to health and reflection, which are told names.
+const ASIDE_BYTES_MAX: usize = 64 << 10;
+/// How often the door looks whether it can serve.
+const HEALTH_EVERY: Duration = Duration::from_millis(500);
 /// Silence after which a connection is asked whether it lives, and how long it has to say so.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 const KEEPALIVE_PATIENCE: Duration = Duration::from_secs(20);
@@ -119,33 +133,63 @@ impl Door {
             server = server.tls_config(tls).map_err(|error| DoorError::Tls(error.to_string()))?;
         }
         let guard = Guard::new(config)?;
-        tokio::spawn(Service::new(desk.clone(), metrics.clone(), 1).observe());
-        let service = Service::new(desk, metrics, config.streams_max);
+        tokio::spawn(Service::new(desk.clone(), metrics.clone(), 1, config.message_bytes_max).observe());
+        let service = Service::new(desk.clone(), metrics, config.streams_max, config.message_bytes_max);
         let service = api::url_frontier_server::UrlFrontierServer::new(service)
             .max_decoding_message_size(config.message_bytes_max)
             .max_encoding_message_size(config.message_bytes_max);
+        let service = Bounded::new(service, CALLS_MAX, |path| {
+            let puts = ["/urlfrontier.URLFrontier/PutURLs", "/urlfrontier.URLFrontier/PutDiscovered"];
+            puts.contains(&path).then_some(Stay::CountedElsewhere)
+        });
+        // Who brings no token takes nobody's room.
+        let service = InterceptedService::new(service, guard.clone());
         let (health, health_service) = tonic_health::server::health_reporter();
-        health.set_serving::<api::url_frontier_server::UrlFrontierServer<Service>>().await;
+        let health_service = health_service.max_decoding_message_size(ASIDE_BYTES_MAX);
+        tell_health(&health, false).await;
+        tokio::spawn(look_after_health(health, desk));
+        let until_over = |_: &str| Some(Stay::UntilOver);
         let reflection =
             || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(api::DESCRIPTOR);
-        let routes = server.add_service(health_service).add_service(InterceptedService::new(service, guard.clone()));
+        let routes = server.add_service(Bounded::new(health_service, ASIDE_MAX, until_over)).add_service(service);
         let failed = |error: tonic_reflection::server::Error| DoorError::Tls(error.to_string());
         let routes = if config.reflection {
-            let newer = reflection().build_v1().map_err(failed)?;
-            let older = reflection().build_v1alpha().map_err(failed)?;
+            let newer = reflection().build_v1().map_err(failed)?.max_decoding_message_size(ASIDE_BYTES_MAX);
+            let older = reflection().build_v1alpha().map_err(failed)?.max_decoding_message_size(ASIDE_BYTES_MAX);
             routes
-                .add_service(InterceptedService::new(newer, guard.clone()))
-                .add_service(InterceptedService::new(older, guard))
+                .add_service(InterceptedService::new(Bounded::new(newer, ASIDE_MAX, until_over), guard.clone()))
+                .add_service(InterceptedService::new(Bounded::new(older, ASIDE_MAX, until_over), guard))
         } else {
             routes
         };
-        let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
+        let incoming = connections(self.listener, CONNECTIONS_MAX);
         tokio::spawn(async move {
             if let Err(error) = routes.serve_with_incoming(incoming).await {
                 tracing::error!(%error, "the gRPC door closed");
             }
         });
         Ok(self.address)
+    }
+}
+
+/// Says whether the door serves, of the API and of the server as a whole.
+async fn tell_health(health: &HealthReporter, serves: bool) {
+    let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
+    for name in ["", <api::url_frontier_server::UrlFrontierServer<Service> as NamedService>::NAME] {
+        health.set_service_status(name, status).await;
+    }
+}
+
+/// Follows whether this node knows where queues are: it does not while it starts, and while it begins a new life.
+async fn look_after_health(health: HealthReporter, desk: Desk) {
+    let mut told = false;
+    loop {
+        let serves = desk.node().client_places().await.is_some();
+        if serves != told {
+            tell_health(&health, serves).await;
+            told = serves;
+        }
+        tokio::time::sleep(HEALTH_EVERY).await;
     }
 }
 

@@ -10,8 +10,8 @@ use proto::clients::record::ClientUrl;
 use proto::id::NodeId;
 use tracing::warn;
 
-use super::desk::{TRIES, Unavailable, owner};
-use crate::messages::ClientPlaces;
+use super::desk::{TRIES, Unavailable};
+use super::holders::Places;
 
 /// A URL, and its place among those that were handed in together.
 type Placed = (usize, Item);
@@ -33,7 +33,7 @@ pub(super) async fn deliver<P, A>(
     ask: impl Fn(NodeId, Vec<Item>) -> A,
 ) -> Delivered
 where
-    P: Future<Output = Result<ClientPlaces, Unavailable>>,
+    P: Future<Output = Result<Places, Unavailable>>,
     A: Future<Output = Result<Vec<Taken>, Unavailable>>,
 {
     let mut delivered = Delivered { taken: vec![Taken::Failed; items.len()], sent_on: 0 };
@@ -43,7 +43,7 @@ where
         let Ok(places) = places().await else { break };
         let mut shares: BTreeMap<NodeId, Vec<Placed>> = BTreeMap::new();
         for (place, item) in std::mem::take(&mut open) {
-            let owner = owner(&places, slot_of(&item.crawl, &item.key), &passed_over);
+            let owner = places.owner(slot_of(&item.crawl, &item.key), &passed_over);
             // A node that knows of nobody alive acts for all.
             if let Some(node) = owner.or_else(|| passed_over.is_empty().then_some(me)) {
                 shares.entry(node).or_default().push((place, item));
@@ -132,13 +132,14 @@ mod tests {
     use proto::cluster::slot_set::SlotSet;
 
     use super::*;
+    use crate::messages::ClientPlaces;
 
     const NODES: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
     const ME: NodeId = NODES[0];
 
     /// Three nodes that note what they take in. Each answers so many parcels and is dead then, of which nobody has heard.
     struct World {
-        places: ClientPlaces,
+        places: Places,
         lives: BTreeMap<NodeId, Cell<usize>>,
         /// By URL, what was said of it, in the order in which it took effect.
         took: RefCell<BTreeMap<(String, String), Vec<u64>>>,
@@ -148,7 +149,8 @@ mod tests {
     impl World {
         fn new(lives: [usize; 3]) -> World {
             let ring = Arc::new(Ring::new(&NODES.map(|node| (node, 1)).into()));
-            let places = ClientPlaces { ring, alive: NODES.into(), served: SlotSet::default() };
+            let ring = ClientPlaces { ring, alive: NODES.into(), served: SlotSet::default() };
+            let places = Places { me: ME, ring, by_slot: Arc::default(), is_new: false };
             let lives = NODES.into_iter().zip(lives.map(Cell::new)).collect();
             World { places, lives, took: RefCell::default(), asked: Cell::new(0) }
         }
@@ -181,7 +183,7 @@ mod tests {
         }
 
         fn owner(&self, queue: usize) -> NodeId {
-            self.places.ring.owner(slot_of("c", &format!("q{queue}"))).unwrap()
+            self.places.ring.ring.owner(slot_of("c", &format!("q{queue}"))).unwrap()
         }
     }
 

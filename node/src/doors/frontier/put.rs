@@ -2,8 +2,9 @@
 //! that say something of the same URL: they wait, so that updates of a URL take effect in their order. While a client does not read its acknowledgements nothing more is read of it.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::future::Future;
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, Stream, StreamExt};
 use prost::Message;
 use proto::clients::ask::{Item, Taken};
 use proto::clients::identity::ITEM_BYTES_MAX;
@@ -55,7 +56,11 @@ pub(super) async fn urls(
         let became = became.pop().unwrap_or(Taken::Failed);
         api::AckMessage { id, status: status(became).into() }
     };
-    carry_out(&desk, &metrics, stream, URLS_WINDOW, understand, &answers, ack).await;
+    let put = move |items| {
+        let desk = desk.clone();
+        async move { desk.put(items).await }
+    };
+    carry_out(put, &metrics, stream, URLS_WINDOW, understand, &answers, ack).await;
 }
 
 /// Carries out PutDiscovered.
@@ -69,13 +74,18 @@ pub(super) async fn batches(
         let statuses = became.into_iter().map(|became| status(became).into()).collect();
         api::BatchAck { id, statuses }
     };
-    carry_out(&desk, &metrics, stream, BATCHES_WINDOW, understand_batch, &answers, ack).await;
+    let put = move |items| {
+        let desk = desk.clone();
+        async move { desk.put(items).await }
+    };
+    carry_out(put, &metrics, stream, BATCHES_WINDOW, understand_batch, &answers, ack).await;
 }
 
-async fn carry_out<M, T: Message>(
-    desk: &Desk,
+/// `put` has URLs taken in; of `stream` no more is read than the window.
+async fn carry_out<M, T: Message, F: Future<Output = Vec<Taken>> + Send + 'static>(
+    put: impl Fn(Vec<Item>) -> F,
     metrics: &FrontierMetrics,
-    mut stream: Streaming<M>,
+    mut stream: impl Stream<Item = Result<M, Status>> + Unpin,
     window: usize,
     understand: impl Fn(M) -> Result<Said, Status>,
     answers: &Outbox<T>,
@@ -103,7 +113,7 @@ async fn carry_out<M, T: Message>(
                         return;
                     }
                 }
-                under_way.push_back(begin(desk, metrics, read, urls, bytes));
+                under_way.push_back(begin(&put, metrics, read, urls, bytes));
             }
             else => break,
         }
@@ -113,17 +123,27 @@ async fn carry_out<M, T: Message>(
     }
 }
 
-fn begin(desk: &Desk, metrics: &FrontierMetrics, read: Vec<Said>, urls: BTreeSet<u64>, bytes: usize) -> Part {
+fn begin<F: Future<Output = Vec<Taken>> + Send + 'static>(
+    put: impl Fn(Vec<Item>) -> F,
+    metrics: &FrontierMetrics,
+    read: Vec<Said>,
+    urls: BTreeSet<u64>,
+    bytes: usize,
+) -> Part {
     let (mut named, mut items) = (Vec::with_capacity(read.len()), Vec::with_capacity(read.len()));
     for said in read {
         said.items.iter().for_each(|item| metrics.put(item.as_ref().map(|item| item.date_s)));
         named.push((said.id, said.items.iter().map(Option::is_some).collect()));
         items.extend(said.items.into_iter().flatten());
     }
-    let (desk, metrics) = (desk.clone(), metrics.clone());
+    let metrics = metrics.clone();
+    let dates: Vec<Option<u64>> = items.iter().map(|item| item.date_s).collect();
+    let put = (!items.is_empty()).then(|| put(items));
     let taken = tokio::spawn(async move {
-        let dates: Vec<Option<u64>> = items.iter().map(|item| item.date_s).collect();
-        let taken = if items.is_empty() { Vec::new() } else { desk.put(items).await };
+        let taken = match put {
+            Some(put) => put.await,
+            None => Vec::new(),
+        };
         metrics.count(&dates, &taken);
         taken
     });
@@ -162,7 +182,7 @@ type End = Option<Result<(), Status>>;
 /// Waits for a message and takes what else is there already, up to so many and so many bytes; says how many bytes that is. Each is understood at once: what is left of one that is larger
 /// than can be taken is its name.
 async fn read<M>(
-    stream: &mut Streaming<M>,
+    stream: &mut (impl Stream<Item = Result<M, Status>> + Unpin),
     (messages_max, bytes_max): (usize, usize),
     understand: impl Fn(M) -> Result<Said, Status>,
 ) -> (Vec<Said>, usize, End) {
@@ -230,4 +250,60 @@ fn number(item: &Item) -> u64 {
         hasher.update(&[0xff]); // stands in no text
     }
     hasher.digest()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::super::outbox::outbox;
+    use super::*;
+
+    fn info(url: &str) -> api::UrlInfo {
+        api::UrlInfo { url: url.to_owned(), key: "k".to_owned(), ..Default::default() }
+    }
+
+    fn found(url: &str) -> api::UrlItem {
+        let item = url_item::Item::Discovered(api::DiscoveredUrlItem { info: Some(info(url)) });
+        api::UrlItem { item: Some(item), ..Default::default() }
+    }
+
+    /// How many of a client's messages are read while what they say is never taken in.
+    async fn read_of<M: Send + 'static>(
+        message: impl Fn(usize) -> M + Send + 'static,
+        window: usize,
+        understand: impl Fn(M) -> Result<Said, Status>,
+    ) -> usize {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&count);
+        let all = futures_util::stream::iter(0..).map(move |number| {
+            counts.fetch_add(1, Relaxed);
+            Ok(message(number))
+        });
+        let (answers, _unread) = outbox::<api::AckMessage>(window);
+        let ack = |id, _| api::AckMessage { id, status: 0 };
+        let (never, metrics) = (|_| std::future::pending(), FrontierMetrics::default());
+        let carried = carry_out(never, &metrics, all, window, understand, &answers, ack);
+        assert!(tokio::time::timeout(std::time::Duration::from_secs(9), carried).await.is_err(), "it goes on for ever");
+        count.load(Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_is_read_than_the_window_while_nothing_is_acknowledged() {
+        let urls = read_of(|number| found(&number.to_string()), URLS_WINDOW, understand).await;
+        assert_eq!(urls, URLS_WINDOW);
+        let batch = |number: usize| {
+            let items = (0..10).map(|n| info(&format!("{number}-{n}"))).collect();
+            api::DiscoveredBatch { id: number.to_string(), items }
+        };
+        assert_eq!(read_of(batch, BATCHES_WINDOW, understand_batch).await, BATCHES_WINDOW);
+        // Of large ones fewer, by their bytes and one message more.
+        let large = |number: usize| api::UrlItem {
+            id: number.to_string(),
+            ..found(&format!("{number}/{}", "x".repeat(50_000)))
+        };
+        let read = read_of(large, URLS_WINDOW, understand).await;
+        assert!((BYTES_MAX / 51_000..=BYTES_MAX / 50_000 + 2).contains(&read), "{read}");
+    }
 }

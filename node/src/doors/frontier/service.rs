@@ -17,7 +17,8 @@ use tonic::{Request, Response, Status};
 
 use super::api::url_frontier_server::UrlFrontier;
 use super::api::{self, get_params, url_item};
-use super::desk::{Desk, Unavailable, shares};
+use super::desk::{Desk, Unavailable};
+use super::holders::{Places, Wanted};
 use super::outbox::{Outbox, outbox};
 use super::put;
 use crate::edges::clock::unix_ms;
@@ -25,8 +26,12 @@ use crate::metrics::frontier::FrontierMetrics;
 
 /// Keys or URLs of a page if the client does not say how many.
 const PAGE_DEFAULT: u32 = 100;
-/// Keys in one answer: it must fit into a message.
+/// Keys in one answer, if they fit into a message.
 const QUEUES_PAGE_MAX: u64 = 10_000;
+/// What a name takes in a message beside its letters.
+const KEY_SPARE_BYTES: usize = 4;
+/// Calls of GetURLs that have answers of nodes in hand: some 2 MiB a node each.
+const TAKING_MAX: usize = 32;
 /// URLs on their way to a client that reads slowly; an [`Outbox`] bounds their bytes.
 const STREAM_ROOM: usize = 256;
 
@@ -45,13 +50,24 @@ pub(super) struct Service {
     metrics: FrontierMetrics,
     /// Streams that are open at once.
     streams: Arc<Semaphore>,
+    /// Calls that have answers of nodes in hand.
+    taking: Arc<Semaphore>,
     /// Which node begins to hand URLs out.
     turn: std::sync::atomic::AtomicUsize,
+    /// Bytes of names in one answer.
+    answer_bytes_max: usize,
 }
 
 impl Service {
-    pub(super) fn new(desk: Desk, metrics: FrontierMetrics, streams_max: usize) -> Service {
-        Service { desk, metrics, streams: Arc::new(Semaphore::new(streams_max)), turn: Default::default() }
+    pub(super) fn new(desk: Desk, metrics: FrontierMetrics, streams_max: usize, message_bytes_max: usize) -> Service {
+        Service {
+            desk,
+            metrics,
+            streams: Arc::new(Semaphore::new(streams_max)),
+            taking: Arc::new(Semaphore::new(TAKING_MAX)),
+            turn: Default::default(),
+            answer_bytes_max: message_bytes_max / 4 * 3,
+        }
     }
 
     /// Shows the counts of every crawl in the metrics, as far as this node acts for its queues, again and again.
@@ -117,31 +133,13 @@ impl Service {
         if check_key(key).is_err() || key.is_empty() {
             return Ok(false); // no such queue can be
         }
-        let act = Ask::Act(Act::Set { crawl: crawl.to_owned(), key: key.to_owned(), setting });
-        let said = if local {
-            self.ask_if_mine(crawl, key, act).await?
-        } else {
-            Some(self.desk.ask_owner(crawl, key, act).await.map_err(unavailable)?)
-        };
-        Ok(matches!(said, Some(Said::Set(true))))
-    }
-
-    /// Asks this node if it acts for a queue.
-    async fn ask_if_mine(&self, crawl: &str, key: &str, ask: Ask) -> Result<Option<Said>, Status> {
-        let mine = self.mine().await?;
-        if !mine.contains(slot_of(crawl, key)) {
-            return Ok(None);
-        }
-        self.desk.ask(self.desk.me(), ask).await.map(Some).map_err(unavailable)
-    }
-
-    /// Slots that this node acts for.
-    async fn mine(&self) -> Result<SlotSet, Status> {
-        let shares = self.desk.ask_all(true, |_, slots| async move { Ok(slots) }).await.map_err(unavailable)?;
-        Ok(shares.into_iter().next().unwrap_or_default())
+        self.desk.set(crawl, key, setting, local).await.map_err(unavailable)
     }
 
     async fn counts(&self, crawl: &str, key: Option<String>, local: bool) -> Result<Counts, Unavailable> {
+        if key.as_ref().is_some_and(|key| check_key(key).is_err()) {
+            return Ok(Counts::default()); // no such queue can be
+        }
         let crawl = crawl.to_owned();
         let parts = self
             .desk
@@ -171,6 +169,42 @@ impl Service {
         Ok(sum)
     }
 
+    /// Looks through queues node by node; says how many there are, and tells those that are wanted. Each node leaves out itself what comes before.
+    async fn queues_through(&self, wanted: &QueuesWanted) -> Result<(u64, Vec<String>), Unavailable> {
+        let places = self.desk.places_held(Wanted::Fresh).await?;
+        let mut walk = Walk::new(&places, wanted.local);
+        let (mut met_all, mut told, mut bytes, mut is_full) = (0, Vec::new(), 0, false);
+        while let Some((node, slots, mut after)) = walk.next() {
+            loop {
+                let skip = wanted.start.saturating_sub(met_all);
+                let take = if is_full { 0 } else { wanted.take - told.len() as u64 };
+                let (crawl, inactive) = (wanted.crawl.clone(), wanted.inactive);
+                let look = Look::Queues { slots: slots.clone(), crawl, inactive, skip, take, after: after.clone() };
+                let said = match self.desk.ask(node, Ask::Look(look)).await {
+                    Ok(said) => said,
+                    Err(error) => {
+                        walk.pass_over(node, &slots, &after, error)?;
+                        break;
+                    }
+                };
+                let Said::Queues { met, keys, next } = said else { return Err(odd()) };
+                met_all += met;
+                for key in keys {
+                    bytes += key.len() + KEY_SPARE_BYTES;
+                    is_full |= bytes > self.answer_bytes_max;
+                    if !is_full {
+                        told.push(key);
+                    }
+                }
+                match next {
+                    None => break,
+                    next => after = next,
+                }
+            }
+        }
+        Ok((met_all, told))
+    }
+
     /// Looks through URLs node by node, in the order of their names; tells a client those of a page, and says how many were met.
     async fn look_through(
         &self,
@@ -178,14 +212,14 @@ impl Service {
         mut page: (u64, u64),
         tell: Option<&Outbox<api::UrlItem>>,
     ) -> Result<u64, Unavailable> {
-        let places = self.desk.places().await?;
-        let (all, mut passed_over) = (all_slots(), BTreeSet::new());
-        let mut open: VecDeque<(NodeId, SlotSet, Option<Vec<u8>>)> =
-            shares(&places, &all, &passed_over).into_iter().map(|(node, slots)| (node, slots, None)).collect();
+        if what.key.as_ref().is_some_and(|key| check_key(key).is_err()) {
+            return Ok(0); // no such queue can be
+        }
+        let places = self.desk.places_held(Wanted::Fresh).await?;
+        let mut walk = Walk::new(&places, what.local);
         let mut met_all = 0;
-        while let Some((node, slots, mut after)) = open.pop_front() {
-            let of_others = what.local && node != self.desk.me();
-            if of_others || what.key.as_ref().is_some_and(|key| !slots.contains(slot_of(&what.crawl, key))) {
+        while let Some((node, slots, mut after)) = walk.next() {
+            if what.key.as_ref().is_some_and(|key| !slots.contains(slot_of(&what.crawl, key))) {
                 continue;
             }
             loop {
@@ -193,12 +227,8 @@ impl Service {
                 let look = what.look(slots.clone(), skip, take, after.clone());
                 let said = match self.desk.ask(node, Ask::Look(look)).await {
                     Ok(said) => said,
-                    Err(error) if what.local || passed_over.len() >= PASSED_OVER_MAX => return Err(error),
-                    Err(_) => {
-                        // Who acts for its slots instead has the same rows in the same order.
-                        passed_over.insert(node);
-                        let others = shares(&places, &slots, &passed_over).into_iter();
-                        others.rev().for_each(|(node, slots)| open.push_front((node, slots, after.clone())));
+                    Err(error) => {
+                        walk.pass_over(node, &slots, &after, error)?;
                         break;
                     }
                 };
@@ -225,6 +255,15 @@ impl Service {
     }
 }
 
+/// Which queues a client wants to know.
+struct QueuesWanted {
+    crawl: String,
+    inactive: bool,
+    local: bool,
+    start: u64,
+    take: u64,
+}
+
 /// What a client looks for.
 struct UrlLook {
     crawl: String,
@@ -236,6 +275,9 @@ struct UrlLook {
 impl UrlLook {
     fn new(crawl: &str, key: String, filter: Option<&str>, ignore_case: bool, local: bool) -> Result<UrlLook, Status> {
         let crawl = crawl_name(crawl).map_err(wrong)?.to_owned();
+        if filter.is_some_and(|filter| filter.len() > ITEM_BYTES_MAX) {
+            return Err(wrong(format!("a filter has at most {ITEM_BYTES_MAX} bytes")));
+        }
         let filter = filter.and_then(|filter| Filter::new(filter, ignore_case));
         Ok(UrlLook { crawl, key: some(key), filter, local })
     }
@@ -243,6 +285,47 @@ impl UrlLook {
     fn look(&self, slots: SlotSet, skip: u64, take: u64, after: Option<Vec<u8>>) -> Look {
         let (crawl, key, filter) = (self.crawl.clone(), self.key.clone(), self.filter.clone());
         Look::Urls { slots, crawl, key, filter, skip, take, after }
+    }
+}
+
+/// A walk through all slots, node by node in the order of their names, in which some may fail to answer.
+struct Walk<'a> {
+    places: &'a Places,
+    local: bool,
+    passed_over: BTreeSet<NodeId>,
+    /// Who is to be asked about which slots, and from where on.
+    open: VecDeque<Stage>,
+}
+
+type Stage = (NodeId, SlotSet, Option<Vec<u8>>);
+
+impl<'a> Walk<'a> {
+    fn new(places: &'a Places, local: bool) -> Walk<'a> {
+        let shares = places.shares(&all_slots(), &BTreeSet::new()).into_iter();
+        let shares = shares.filter(|(node, _)| !local || *node == places.me);
+        let open = shares.map(|(node, slots)| (node, slots, None)).collect();
+        Walk { places, local, passed_over: BTreeSet::new(), open }
+    }
+
+    fn next(&mut self) -> Option<Stage> {
+        self.open.pop_front()
+    }
+
+    /// A node did not answer: who acts for its slots instead has the same rows in the same order.
+    fn pass_over(
+        &mut self,
+        node: NodeId,
+        slots: &SlotSet,
+        after: &Option<Vec<u8>>,
+        error: Unavailable,
+    ) -> Result<(), Unavailable> {
+        if self.local || self.passed_over.len() >= PASSED_OVER_MAX {
+            return Err(error);
+        }
+        self.passed_over.insert(node);
+        let others = self.places.shares(slots, &self.passed_over).into_iter();
+        others.rev().for_each(|(node, slots)| self.open.push_front((node, slots, after.clone())));
+        Ok(())
     }
 }
 
@@ -294,6 +377,11 @@ impl UrlFrontier for Service {
 
     async fn list_crawls(&self, request: Request<api::Local>) -> Result<Response<api::StringList>, Status> {
         let values = self.crawls(request.into_inner().local).await.map_err(unavailable)?;
+        if values.iter().map(|name| name.len() + KEY_SPARE_BYTES).sum::<usize>() > self.answer_bytes_max {
+            let many =
+                format!("{} crawls do not fit into a message; url_frontier.message_bytes_max bounds it", values.len());
+            return Err(Status::resource_exhausted(many));
+        }
         Ok(Response::new(api::StringList { values }))
     }
 
@@ -309,34 +397,10 @@ impl UrlFrontier for Service {
         let api::Pagination { start, size, include_inactive: inactive, crawl_id, local } = request.into_inner();
         let crawl = crawl_name(&crawl_id).map_err(wrong)?.to_owned();
         let take = u64::from(if size == 0 { PAGE_DEFAULT } else { size }).min(QUEUES_PAGE_MAX);
-        let ends = u64::from(start) + take;
-        let parts = self.desk.ask_all(local, |node, slots| {
-            let (desk, crawl) = (self.desk.clone(), crawl.clone());
-            async move {
-                let (mut keys, mut met_all, mut after) = (Vec::new(), 0, None);
-                loop {
-                    // Whoever comes before may have none: each names as many as could be asked for.
-                    let take = ends.saturating_sub(keys.len() as u64);
-                    let (slots, crawl) = (slots.clone(), crawl.clone());
-                    let look = Look::Queues { slots, crawl, inactive, skip: 0, take, after: after.take() };
-                    let Said::Queues { met, keys: some, next } = desk.ask(node, Ask::Look(look)).await? else {
-                        return Err(odd());
-                    };
-                    met_all += met;
-                    keys.extend(some);
-                    if next.is_none() {
-                        return Ok((met_all, keys));
-                    }
-                    after = next;
-                }
-            }
-        });
-        let parts = parts.await.map_err(unavailable)?;
-        let total = parts.iter().map(|(met, _)| met).sum();
-        let keys = parts.into_iter().flat_map(|(_, keys)| keys);
-        let values: Vec<String> = keys.skip(start as usize).take(take as usize).collect();
+        let wanted = QueuesWanted { crawl, inactive, local, start: u64::from(start), take };
+        let (total, values) = self.queues_through(&wanted).await.map_err(unavailable)?;
         let size = values.len() as u32;
-        Ok(Response::new(api::QueueList { values, total, start, size, crawl_id: crawl }))
+        Ok(Response::new(api::QueueList { values, total, start, size, crawl_id: wanted.crawl }))
     }
 
     type GetURLsStream = Answers<api::UrlInfo>;
@@ -360,7 +424,9 @@ impl UrlFrontier for Service {
         }
         let first = self.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (desk, metrics) = (self.desk.clone(), self.metrics.clone());
+        let taking = Arc::clone(&self.taking);
         self.stream(STREAM_ROOM, move |answers| async move {
+            let Ok(_room) = taking.acquire_owned().await else { return };
             let taken = super::take::take(&desk, crawl, &params, first, &answers, &metrics).await;
             metrics.get_seconds.observe(began.elapsed().as_secs_f64());
             if let Err(error) = taken {
@@ -441,6 +507,9 @@ impl UrlFrontier for Service {
 
     async fn set_delay(&self, request: Request<api::QueueDelayParams>) -> Result<Response<api::Empty>, Status> {
         let api::QueueDelayParams { key, delay_requestable, crawl_id, local } = request.into_inner();
+        if key.is_empty() && local {
+            return Err(wrong("the delay of all queues is the same on every node: leave `local` out, or name a queue"));
+        }
         if key.is_empty() {
             self.desk.define(|settings| settings.delay_s = delay_requestable).await.map_err(unavailable)?;
         } else {
@@ -453,7 +522,9 @@ impl UrlFrontier for Service {
 
     async fn set_log_level(&self, request: Request<api::LogLevelParams>) -> Result<Response<api::Empty>, Status> {
         let params = request.into_inner();
-        let level = params.level().as_str_name().to_lowercase();
+        let level = api::log_level_params::Level::try_from(params.level)
+            .map_err(|_| wrong(format!("{} is no level: TRACE is 0, ERROR is 4", params.level)))?;
+        let level = level.as_str_name().to_lowercase();
         let ask = Ask::Log { package: params.package, level };
         let told = self.desk.ask_all(params.local, |node: NodeId, _| {
             let (desk, ask) = (self.desk.clone(), ask.clone());
@@ -476,8 +547,13 @@ impl UrlFrontier for Service {
         let api::UrlStatusRequest { url, key, crawl_id } = request.into_inner();
         let crawl = crawl_name(&crawl_id).map_err(wrong)?;
         let key = queue_key(&key, &url).map_err(wrong)?;
+        if url.len() > ITEM_BYTES_MAX {
+            return Err(Status::not_found("no URL is so long"));
+        }
         let look = Ask::Look(Look::Url { crawl: crawl.to_owned(), key: key.clone(), url });
-        match self.desk.ask_owner(crawl, &key, look).await.map_err(unavailable)? {
+        // A node that has just come back may not have heard of it.
+        let is_enough = |said: &Said| matches!(said, Said::Url(Some(_)));
+        match self.desk.ask_owners(crawl, &key, look, is_enough).await.map_err(unavailable)? {
             Said::Url(Some(told)) => Ok(Response::new(item_of(told))),
             Said::Url(None) => Err(Status::not_found("this URL is not known in this queue")),
             _ => Err(unavailable(odd())),
@@ -490,7 +566,7 @@ impl UrlFrontier for Service {
         let api::ListUrlParams { start, size, key, crawl_id, local, filter, ignore_case } = request.into_inner();
         let look = UrlLook::new(&crawl_id, key, filter.as_deref(), ignore_case.unwrap_or(false), local)?;
         let take = u64::from(if size == 0 { PAGE_DEFAULT } else { size });
-        let service = Service::new(self.desk.clone(), self.metrics.clone(), 1);
+        let service = Service::new(self.desk.clone(), self.metrics.clone(), 1, 0);
         self.stream(STREAM_ROOM, move |answers| async move {
             if let Err(error) = service.look_through(&look, (u64::from(start), take), Some(&answers)).await {
                 answers.fail(unavailable(error)).await;

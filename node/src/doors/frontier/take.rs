@@ -1,7 +1,10 @@
 //! GetURLs: every node hands out of the queues that it holds, a fair share of what the client wants each; what one has too little of, the others
 //! may fill. Nodes that do not answer are left out: their slots will be somebody else's soon.
 
-use proto::clients::ask::{Act, Ask, Said, Told};
+use proto::clients::ask::{ANSWER_BYTES_MAX, Act, Ask, Said, Told};
+use proto::clients::record::ClientUrl;
+use std::time::Duration;
+
 use proto::id::NodeId;
 use proto::key::DEFAULT_CRAWL;
 
@@ -9,10 +12,13 @@ use super::api;
 use super::desk::{Desk, Unavailable};
 use super::outbox::Outbox;
 use super::service::info_of;
+use crate::edges::store::TAKE_URLS_MAX;
 use crate::metrics::frontier::FrontierMetrics;
 
 /// Times that the nodes are asked for what is still wanted.
 const ROUNDS_MAX: usize = 16;
+/// How long a client may take to read one URL: meanwhile the others are held for it in memory.
+const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Hands URLs to a client.
 pub(super) async fn take(
@@ -62,7 +68,8 @@ pub(super) async fn take(
         for ((node, share), said) in asked.into_iter().zip(said) {
             let Ok(Said::Given { urls, queues }) = said else { continue };
             left = left.saturating_sub(queues);
-            let gave_all = !urls.is_empty() && (wanted == 0 || queues >= share);
+            // The last queue of an answer that is full may have more, and was served: who wants that calls again.
+            let gave_all = !urls.is_empty() && (wanted == 0 || queues >= share) && !is_full(&urls);
             if gave_all {
                 has_more.push(node);
             }
@@ -78,11 +85,18 @@ pub(super) async fn take(
     Ok(())
 }
 
+/// Whether a node may have left something out because its answer was long enough.
+fn is_full(urls: &[Told]) -> bool {
+    let bytes = |told: &Told| ClientUrl::bytes(&told.url, &told.metadata) + told.key.len() + told.crawl.len() + 32;
+    urls.len() >= TAKE_URLS_MAX || urls.iter().map(bytes).sum::<usize>() >= ANSWER_BYTES_MAX
+}
+
 /// Hands URLs on; says whether somebody still listens.
 async fn tell(urls: Vec<Told>, answers: &Outbox<api::UrlInfo>, metrics: &FrontierMetrics) -> bool {
     metrics.got.inc_by(urls.len() as u64);
     for Told { crawl, key, url, metadata, .. } in urls {
-        if !answers.send(info_of(crawl, key, url, metadata)).await {
+        let read = answers.send(info_of(crawl, key, url, metadata));
+        if tokio::time::timeout(READ_PATIENCE, read).await != Ok(true) {
             return false; // what it does not take comes back when its lease is over
         }
     }

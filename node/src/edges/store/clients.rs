@@ -23,7 +23,7 @@ mod spiders;
 #[cfg(test)]
 mod tests;
 
-pub use self::act::Taker;
+pub use self::act::{TAKE_URLS_MAX, Taker};
 pub(super) use self::fronts::Fronts;
 pub(super) use self::served::Served;
 

@@ -55,7 +55,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use self::aside::Pass;
 pub use self::change::{Admitted, Change, Fetched, Landed, Settle};
-pub use self::clients::{Decided, Taker};
+pub use self::clients::{Decided, TAKE_URLS_MAX, Taker};
 use self::contents::Copies;
 pub use self::contents::{Arriving, Members, Offered, RESTORED_FILE};
 use self::flying::Flying;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use proto::clients::ask::{ANSWER_BYTES_MAX, Act, LOOK_ROWS_MAX, Said, Setting, Told};
 use proto::clients::fetch::{End, Lease, own_lease, own_since};
-use proto::clients::gate::{self, Gate, Standing, gate};
+use proto::clients::gate::{self, Gate, KEEPING_MS, Standing, gate};
 use proto::clients::identity::{ClientQueueId, RESERVED};
 use proto::clients::record::{ClientQueue, ClientUrl, Version};
 use proto::cluster::slot_set::SlotSet;
@@ -14,15 +14,16 @@ use proto::id::{NodeId, Slot};
 use super::{Change, Decided, Line, Store, StoreError, crawl_prefix, leased_key, open_key, split_agenda};
 
 /// URLs handed out by one call at most, whatever the client asks for: who wants more calls again.
-const TAKE_URLS_MAX: usize = 10_000;
+pub const TAKE_URLS_MAX: usize = 10_000;
 /// Queues that one call looks at, those that cannot be served included.
 const TAKE_LOOKS_MAX: usize = 20_000;
 /// Rows of the agenda read at once.
 const AGENDA_ROWS: usize = 256;
 /// Leases that are over and put back in one look at a queue.
 const RETURNED_MAX: usize = 4_096;
-/// Queues forgotten in one batch.
+/// Queues forgotten in one batch, and URLs in them, but for one queue more.
 const DELETE_QUEUES_MAX: usize = 256;
+const DELETE_URLS_MAX: u64 = 20_000;
 
 /// Who takes URLs.
 #[derive(Clone, Debug)]
@@ -90,8 +91,15 @@ impl Store {
                 Said::Given { urls: given.urls, queues: given.queues }
             }
             Act::Set { crawl, key, setting } => {
-                Said::Set(change.set(&ClientQueueId::new(&crawl, &key), setting, unix_ms)?)
+                Said::Set(change.set(&ClientQueueId::new(&crawl, &key), setting, None, unix_ms)?)
             }
+            Act::SetUnheld { crawl, key, setting, known } => {
+                Said::Set(change.set(&ClientQueueId::new(&crawl, &key), setting, Some(known), unix_ms)?)
+            }
+            Act::Renew { urls, lease_s, leased_until_ms, margin_ms } => {
+                change.renew(urls, lease_s, leased_until_ms, unix_ms + margin_ms)?
+            }
+            Act::GiveBack { urls, leased_until_ms } => change.give_back(urls, leased_until_ms, unix_ms)?,
             Act::Delete { slots, crawl, key } => change.delete_queues(&slots, &crawl, key.as_deref(), unix_ms)?,
             Act::Purge { slots, crawl, key, cutoff_ms, after } => {
                 change.purge(&slots, &crawl, key.as_deref(), cutoff_ms, after.as_deref(), unix_ms)?
@@ -183,9 +191,8 @@ impl Change<'_> {
         for url in due {
             let key = queue.url(&url);
             let Some(old) = self.store.client_url(&key)? else { continue };
-            let leased_until_ms = if own { own_lease(now_ms) } else { gate::lease_until(lease_s, now_ms) };
-            let version = old.version.next(self.store.options.node, now_ms);
-            let new = ClientUrl { version, leased_until_ms, ..old.clone() };
+            let leased_until_ms = if own { own_lease(now_ms) } else { gate::lease_until(lease_s, now_ms + KEEPING_MS) };
+            let new = old.leased(now_ms, leased_until_ms);
             let told = told(queue, &new);
             given.bytes += ClientUrl::bytes(&told.url, &told.metadata) + told.key.len() + told.crawl.len() + 32;
             given.urls.push(told);
@@ -202,8 +209,7 @@ impl Change<'_> {
         given.queues += 1;
         let record = self.touched_line(queue)?.queue.clone();
         let again_ms = gate::after_serving(&record, delay_default_s, now_ms);
-        let version = record.version.next(self.store.options.node, now_ms);
-        self.set_queue(queue, ClientQueue { version, kept: true, produced_ms: now_ms, ..record }, now_ms)?;
+        self.set_queue(queue, record.served(self.store.options.node, now_ms + KEEPING_MS), now_ms)?;
         self.touched_line(queue)?.agenda_ms = again_ms;
         Ok(())
     }
@@ -255,13 +261,60 @@ impl Change<'_> {
         Ok((due.into_iter().take(limit).map(|(_, url)| url).collect(), next_ms))
     }
 
-    fn set(&mut self, queue: &ClientQueueId, setting: Setting, unix_ms: u64) -> Result<bool, StoreError> {
+    /// Counts leases and delays of what was just taken anew; tells what is still leased.
+    fn renew(&mut self, urls: Vec<Told>, lease_s: u32, leased_until_ms: u64, now_ms: u64) -> Result<Said, StoreError> {
+        let (mut left, mut queues) = (Vec::with_capacity(urls.len()), BTreeSet::new());
+        for told in urls {
+            let queue = ClientQueueId::new(&told.crawl, &told.key);
+            let key = queue.url(&told.url);
+            let Some(old) = self.client_url(&key)?.filter(|old| old.leased_until_ms == leased_until_ms) else {
+                continue;
+            };
+            if own_since(leased_until_ms).is_none() {
+                let new = old.leased(now_ms, gate::lease_until(lease_s, now_ms));
+                self.replace_client(&queue, key, Some(old), Some(new), now_ms)?;
+            }
+            left.push(told);
+            queues.insert(queue);
+        }
+        let node = self.store.options.node;
+        for queue in &queues {
+            let record = self.touched_line(queue)?.queue.served(node, now_ms);
+            self.set_queue(queue, record, now_ms)?;
+        }
+        Ok(Said::Given { urls: left, queues: queues.len() as u32 })
+    }
+
+    /// Ends leases of which nobody was told. That goes by the times of these leases: whoever has the slot by now may have leased the same since.
+    fn give_back(&mut self, urls: Vec<Told>, leased_until_ms: u64, now_ms: u64) -> Result<Said, StoreError> {
+        for told in urls {
+            let queue = ClientQueueId::new(&told.crawl, &told.key);
+            let key = queue.url(&told.url);
+            let old = self.client_url(&key)?;
+            let Some(old) = old.filter(|old| old.leased_until_ms > 0 && old.leased_until_ms == leased_until_ms) else {
+                continue;
+            };
+            let new = old.leased(0, 0);
+            self.replace_client(&queue, key, Some(old), Some(new), now_ms)?;
+        }
+        Ok(Said::Done)
+    }
+
+    /// Changes a queue's settings; on top of what others know of it, if that is said, and then it is there. Says whether it is.
+    fn set(
+        &mut self,
+        queue: &ClientQueueId,
+        setting: Setting,
+        known: Option<ClientQueue>,
+        unix_ms: u64,
+    ) -> Result<bool, StoreError> {
         let node = self.store.options.node;
         let line = self.touched_line(queue)?;
-        if !line.is_there() {
+        if !line.is_there() && known.is_none() {
             return Ok(false);
         }
-        let mut record = ClientQueue { kept: true, ..line.queue.clone() };
+        let record = line.queue.clone().merge(known.unwrap_or_default());
+        let mut record = ClientQueue { kept: true, ..record };
         match setting {
             Setting::Block(until_s) => record.blocked_until_s = until_s,
             Setting::Delay(delay_s) => record.delay_s = delay_s,
@@ -280,20 +333,20 @@ impl Change<'_> {
         key: Option<&str>,
         unix_ms: u64,
     ) -> Result<Said, StoreError> {
-        let (queues, more) = match key {
-            Some(key) => (vec![ClientQueueId::new(crawl, key)], false),
+        let queues: Vec<ClientQueueId> = match key {
+            Some(key) => vec![ClientQueueId::new(crawl, key)],
             None => {
                 let lines = self.store.lines(crawl, slots, None)?;
                 let there = lines.filter(|line| line.as_ref().map_or(true, |(_, line)| line.is_there()));
                 let queues = there.take(DELETE_QUEUES_MAX + 1).map(|line| line.map(|(queue, _)| queue));
-                let mut queues: Vec<ClientQueueId> = queues.collect::<Result<_, _>>()?;
-                let more = queues.len() > DELETE_QUEUES_MAX;
-                queues.truncate(DELETE_QUEUES_MAX);
-                (queues, more)
+                queues.collect::<Result<_, _>>()?
             }
         };
         let mut urls = 0;
-        for queue in &queues {
+        for (done, queue) in queues.iter().enumerate() {
+            if done == DELETE_QUEUES_MAX || (done > 0 && urls >= DELETE_URLS_MAX) {
+                return Ok(Said::Gone { urls, next: Some(Vec::new()) });
+            }
             let node = self.store.options.node;
             let line = self.touched_line(queue)?;
             if !line.is_there() {
@@ -303,7 +356,7 @@ impl Change<'_> {
             let record = ended(&line.queue, line.newest_ms, node, unix_ms);
             self.set_queue(queue, record, unix_ms)?;
         }
-        Ok(Said::Gone { urls, next: more.then(Vec::new) })
+        Ok(Said::Gone { urls, next: None })
     }
 
     fn purge(
@@ -325,15 +378,17 @@ impl Change<'_> {
         let full = key.is_none() && queues.len() == DELETE_QUEUES_MAX;
         let next = if full { queues.last().map(|queue| queue.prefix().to_vec()) } else { None };
         let mut urls = 0;
-        for queue in &queues {
+        for (done, queue) in queues.iter().enumerate() {
+            if done > 0 && urls >= DELETE_URLS_MAX {
+                return Ok(Said::Gone { urls, next: Some(queues[done - 1].prefix().to_vec()) });
+            }
             let node = self.store.options.node;
             let line = self.touched_line(queue)?;
             if !line.is_there() || line.queue.cutoff_ms >= cutoff_ms {
                 continue;
             }
             let before = line.scheduled + line.completed;
-            let version = line.queue.version.next(node, unix_ms);
-            let record = ClientQueue { version, kept: true, cutoff_ms, ..line.queue.clone() };
+            let record = line.queue.purged(node, cutoff_ms);
             self.set_queue(queue, record, unix_ms)?;
             let line = self.touched_line(queue)?;
             urls += before - (line.scheduled + line.completed);

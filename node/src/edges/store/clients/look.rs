@@ -38,6 +38,11 @@ impl Store {
                 let found = self.client_url(&queue.url(&url))?;
                 Ok(Said::Url(found.map(|found| told(&queue, &found))))
             }
+            Look::Queue { crawl, key } => {
+                let line = self.line(&ClientQueueId::new(&crawl, &key))?.unwrap_or_default();
+                let is_there = line.is_there();
+                Ok(Said::Queue(line.queue, is_there))
+            }
             Look::Stats { slots, crawl, key, after } => self.stats(&slots, &crawl, key.as_deref(), after, unix_ms),
             Look::Crawls { slots, after } => {
                 let names = self.crawls_in(after.as_deref(), CRAWLS_MAX)?;

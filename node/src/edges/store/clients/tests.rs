@@ -342,7 +342,7 @@ fn leases_are_counted_without_a_walk_however_many_there_are() {
     let (stray, family) = ([queue.prefix(), &[1, 0xff]].concat(), store.family("turn"));
     store.db.put_cf(&family, &stray, []).unwrap();
     assert!(store.living_by_walking(&queue, 16_000).is_err());
-    for (at_ms, leased) in [(16_000, 3_508), (19_999, 3_508), (20_000, 3_008), (22_000, 2_008), (24_000, 8)] {
+    for (at_ms, leased) in [(16_000, 3_508), (20_099, 3_508), (20_100, 3_008), (22_100, 2_008), (24_100, 8)] {
         assert_eq!(counts(&store, "x", at_ms).leased, leased, "at {at_ms}");
     }
     // A client that wants no more than are out already gets nothing, and one that wants more does.
@@ -378,5 +378,132 @@ fn leases_from_before_they_were_counted_are_counted_when_their_queue_is_touched(
     assert_ends(&store, "x", 16_500);
     put(&mut store, vec![item("x", "a", "00", Some(0)), item("x", "a", "99", Some(0))], 17_000);
     assert_ends(&store, "x", 17_000);
-    assert_eq!((counts(&store, "x", 17_000).leased, counts(&store, "x", 20_000).leased), (98, 59));
+    assert_eq!((counts(&store, "x", 17_000).leased, counts(&store, "x", 20_100).leased), (98, 59));
+}
+
+#[test]
+fn what_took_long_to_keep_is_counted_anew_unless_somebody_has_said_something_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    put(&mut store, ["a", "b"].map(|url| item("x", "q", url, Some(1))).to_vec(), 10_000);
+    let act = |urls_max| Act::Take {
+        crawl: Some("x".into()),
+        key: None,
+        queues_max: 1,
+        urls_max,
+        lease_s: 10,
+        delay_default_s: 1,
+    };
+    let decided = store.act(act(2), &Taker::ANY, &all(), 10_000).unwrap();
+    let Said::Given { urls, .. } = decided.said else { panic!("URLs are given") };
+    assert_eq!(urls.len(), 2);
+    // Kept within a tenth of a second it is told at 10,100 at the latest.
+    assert_eq!((counts(&store, "x", 20_099).leased, counts(&store, "x", 20_100).leased), (2, 0));
+    put(&mut store, vec![item("x", "q", "a", Some(0))], 12_000);
+    let renew = Act::Renew { urls, lease_s: 10, leased_until_ms: 20_100, margin_ms: 400 };
+    let Said::Given { urls, queues } = store.act(renew.clone(), &Taker::ANY, &all(), 13_000).unwrap().said else {
+        panic!("URLs are given")
+    };
+    assert_eq!((urls.iter().map(|told| told.url.as_str()).collect::<Vec<_>>(), queues), (vec!["b"], 1));
+    assert_eq!((counts(&store, "x", 23_399).leased, counts(&store, "x", 23_400).leased), (1, 0));
+    assert_ends(&store, "x", 13_000);
+    // The delay counts from then too.
+    put(&mut store, vec![item("x", "q", "c", Some(1))], 13_000);
+    let take_at = |store: &mut Store, at_ms| match store.act(act(2), &Taker::ANY, &all(), at_ms).unwrap().said {
+        Said::Given { urls, .. } => urls.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((take_at(&mut store, 14_399), take_at(&mut store, 14_400)), (0, 1));
+    // It is another lease by now.
+    assert_eq!(
+        store.act(renew, &Taker::ANY, &all(), 15_000).unwrap().said,
+        Said::Given { urls: Vec::new(), queues: 0 }
+    );
+}
+
+#[test]
+fn a_setting_is_made_on_top_of_what_others_know() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    let (crawl, key) = ("x".to_owned(), "q".to_owned());
+    let set = Act::Set { crawl: crawl.clone(), key: key.clone(), setting: Setting::Limit(3) };
+    assert_eq!(store.act(set, &Taker::ANY, &all(), 9_000).unwrap().said, Said::Set(false), "it has not heard of it");
+    let version = proto::clients::record::Version { number: 7_000, node: NodeId(2) };
+    let known = ClientQueue { version, kept: true, delay_s: Some(77), blocked_until_s: 5, ..ClientQueue::default() };
+    let set = Act::SetUnheld { crawl: crawl.clone(), key: key.clone(), setting: Setting::Limit(3), known };
+    assert_eq!(store.act(set, &Taker::ANY, &all(), 9_000).unwrap().said, Said::Set(true));
+    let Said::Queue(queue, true) = store.look(Look::Queue { crawl, key }, 9_000).unwrap() else {
+        panic!("it is there")
+    };
+    assert_eq!((queue.delay_s, queue.blocked_until_s, queue.limit, queue.version.number), (Some(77), 5, 3, 9_000));
+}
+
+#[test]
+fn a_crawl_of_large_queues_is_forgotten_in_many_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 1);
+    for key in ["a", "b", "c"] {
+        put(&mut store, (0..15_000).map(|n| item("x", key, &format!("{n}"), Some(1))).collect(), 10_000);
+    }
+    let forgets: [fn(Option<Vec<u8>>) -> Act; 2] = [
+        |after| Act::Purge { slots: all(), crawl: "x".into(), key: None, cutoff_ms: 20_000, after },
+        |_| Act::Delete { slots: all(), crawl: "x".into(), key: None },
+    ];
+    for (forget, queues) in forgets.into_iter().zip([3, 0]) {
+        let (mut batches, mut gone, mut after) = (0, 0, None);
+        loop {
+            let said = store.act(forget(after.take()), &Taker::ANY, &all(), 30_000).unwrap().said;
+            let Said::Gone { urls, next } = said else { panic!("something is forgotten") };
+            assert!(urls <= 35_000);
+            (batches, gone, after) = (batches + 1, gone + urls, next);
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!((gone, batches, counts(&store, "x", 30_000).queues), (45_000, 2, queues));
+        if queues > 0 {
+            for key in ["a", "b", "c"] {
+                put(&mut store, (0..15_000).map(|n| item("x", key, &format!("{n}"), Some(1))).collect(), 30_000);
+            }
+        }
+    }
+}
+
+#[test]
+fn leases_that_nobody_was_told_of_end_unless_somebody_else_has_leased_the_same_since() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mut store, mut replica) = (store(dir.path(), 1), store(other.path(), 2));
+    let write = |to: &mut Store, copies: Vec<RecordCopy>| {
+        let mut change = to.change();
+        change.merge(copies, 20_000).unwrap();
+        change.commit().unwrap();
+    };
+    let (_, copies) = put(&mut store, vec![item("x", "a", "u", Some(1)), item("x", "b", "u", Some(1))], 10_000);
+    write(&mut replica, copies);
+    let act = Act::Take { crawl: None, key: None, queues_max: 0, urls_max: 0, lease_s: 10, delay_default_s: 0 };
+    let decided = store.act(act.clone(), &Taker::ANY, &all(), 11_000).unwrap();
+    let Said::Given { urls, .. } = decided.said else { panic!("URLs are given") };
+    assert_eq!(urls.len(), 2);
+    // The next holder has not heard of that, and leases one of them.
+    let one = Act::Take {
+        crawl: Some("x".into()),
+        key: Some("a".into()),
+        queues_max: 0,
+        urls_max: 0,
+        lease_s: 60,
+        delay_default_s: 0,
+    };
+    let leased = replica.act(one, &Taker::ANY, &all(), 11_500).unwrap().copies;
+    write(&mut replica, decided.copies);
+    let back = store.act(Act::GiveBack { urls, leased_until_ms: 21_100 }, &Taker::ANY, &all(), 12_000).unwrap();
+    write(&mut replica, back.copies);
+    write(&mut store, leased);
+    for store in [&mut store, &mut replica] {
+        assert_eq!((counts(store, "x", 12_000).leased, counts(store, "x", 71_000).leased), (1, 1), "the later lease");
+        assert_ends(store, "x", 12_000);
+    }
+    assert_eq!(records(&store), records(&replica));
+    let decided = replica.act(act, &Taker::ANY, &all(), 13_000).unwrap();
+    let Said::Given { urls, .. } = decided.said else { panic!("URLs are given") };
+    assert_eq!(urls.iter().map(|told| told.key.as_str()).collect::<Vec<_>>(), ["b"]);
 }
