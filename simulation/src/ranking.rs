@@ -498,7 +498,8 @@ impl<'a> World<'a> {
         let (mut share, pages) = self.pages.share(node, if self.has("own_members") { &own } else { &members });
         if wish {
             self.trace.sometimes(at, "ranking_wished");
-        } else if by != By::Opic && !self.nodes[&node].kept.is_empty() {
+        } else if matches!(by, By::PageRank(_)) && !self.nodes[&node].kept.is_empty() {
+            // Where two clusters of hubs are exactly as good, what HITS comes to depends on where it begins: it begins even here, as the oracle does.
             let kept = &self.nodes[&node].kept;
             let before: Vec<f64> = pages.iter().map(|page| kept.get(page).copied().unwrap_or(0.0)).collect();
             share.before = before.into();
