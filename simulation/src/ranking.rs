@@ -7,13 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use proto::crawl::politeness::Micros;
 use proto::id::{NodeId, SLOTS, Slot};
 use proto::score::hits::Hits;
 use proto::score::pagerank::{DAMPING, PageRank};
 use proto::score::patience::{Heard, Patience};
-use proto::score::rounds::{Abroad, By, Purse, Question, Ranking, Reply, Share, Standing};
+use proto::score::rounds::{Abroad, By, Flat, Purse, Question, Ranking, Reply, Rows, Share, Standing};
 use proto::score::{Graph, Lists, OneCore, Scorer, Stop};
 
 use crate::invariants::true_ring;
@@ -164,7 +165,7 @@ impl Pages {
                 // Who is online goes by the order of the crawl; in rounds all hand on at once.
                 let one = [NodeId(0)];
                 let (share, mine) = self.share(one[0], &one);
-                let ranking = Ranking::new(0, one[0], &one, by, EXACT, share);
+                let ranking = Ranking::new(0, one[0], &one, by, EXACT, share, Arc::new(OneCore));
                 let mut scores = vec![0.0; self.count as usize];
                 mine.iter().zip(ranking.scores().0).for_each(|(page, score)| scores[*page as usize] = *score);
                 (scores, 1)
@@ -195,15 +196,14 @@ impl Pages {
         }
         let abroad = foreign.into_iter().map(|(node, named)| {
             let names = named.keys().map(|page| page.to_be_bytes().to_vec()).collect();
-            let (starts, sources) = flat(named.into_values().collect());
-            (node, Abroad { names, starts, sources })
+            (node, Abroad { names, from: Rows::of(named.into_values()) })
         });
         let abroad = abroad.collect();
-        let (starts, sources) = flat(into);
         let purses = vec![Purse { hands_on: true, ..Purse::default() }; mine.len()];
         let content = |page: &u32| self.content.as_ref().map(|content| content[*page as usize]);
-        let content = mine.iter().map(content).collect();
-        (Share { starts, sources, degrees, content, abroad, purses, ..Share::default() }, mine)
+        let content = mine.iter().map(content).collect::<Option<Vec<f64>>>().map(Flat::from);
+        let (into, degrees) = (Rows::of(into), degrees.into());
+        (Share { into, degrees, content, abroad, purses, ..Share::default() }.with_out(), mine)
     }
 }
 
@@ -503,12 +503,14 @@ impl<'a> World<'a> {
         let (mut share, pages) = self.pages.share(node, if self.has("own_members") { &own } else { &members });
         if wish {
             self.trace.sometimes(at, "ranking_wished");
-        } else if by != By::Opic && !self.nodes[&node].kept.is_empty() {
+        } else if matches!(by, By::PageRank(_)) && !self.nodes[&node].kept.is_empty() {
+            // Where two clusters of hubs are exactly as good, what HITS comes to depends on where it begins: it begins even here, as the oracle does.
             let kept = &self.nodes[&node].kept;
-            share.before = pages.iter().map(|page| kept.get(page).copied().unwrap_or(0.0)).collect();
+            let before: Vec<f64> = pages.iter().map(|page| kept.get(page).copied().unwrap_or(0.0)).collect();
+            share.before = before.into();
             self.trace.sometimes(at, "ranking_begun_warm");
         }
-        let ranking = Ranking::new(number, node, &members, by, by.stop(), share);
+        let ranking = Ranking::new(number, node, &members, by, by.stop(), share, Arc::new(OneCore));
         let patience = Patience::new(PATIENCE / MILLISECOND, now / MILLISECOND);
         let known = self.node(node);
         known.part = Some(Part { ranking, pages, wish, patience, heard: Heard::default(), told: false });

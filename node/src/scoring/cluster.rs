@@ -8,7 +8,7 @@
 //!
 //! A second thread tells the keepers of pages what was found on those that this node fetched: whoever fetches a page need not keep it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::thread::JoinHandle;
@@ -21,17 +21,21 @@ use proto::score::Stop;
 use proto::score::patience::{Heard, Patience};
 use proto::score::priority::level;
 use proto::score::rounds::{
-    Abroad, Best, By, Purse, Question, RankAsk, RankSaid, Ranking, Reply, Share, Standing, Wish, best_of,
+    Best, By, Purse, Question, RankAsk, RankSaid, Ranking, Reply, Share, Standing, Wish, best_of,
 };
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use super::lists::{ListsError, Wanted};
+use super::part::{FOREIGN, Ours};
 use super::{FOLDER, purses_file, read_state, scores_file, state_file, write_state};
 use crate::config::score::{ScoreBy, ScoreConfig};
 use crate::doors::frontier::desk::{Desk, owner};
 use crate::doors::spiders::SpiderDesk;
 use crate::edges::clock::unix_ms;
+use crate::edges::cores::Threads;
+use crate::edges::mapped::Numbers;
 use crate::edges::store::{Intake, PageGraph, StoreError};
 use crate::messages::{ClientPlaces, Rescored};
 use crate::metrics::score::ScoreMetrics;
@@ -53,14 +57,12 @@ const WISH_LOOPS_MAX: u32 = 1_000;
 const TOLD_AT_ONCE: usize = 2_000;
 /// Pages that keepers are told of at once.
 const TOLD_ROWS: usize = 512;
-/// Marks a page that is not ours.
-const FOREIGN: u32 = u32::MAX;
 
 /// A ranking, and what our numbers in it mean.
 struct Part {
     ranking: Ranking,
     /// Our number of each page of the graph; [`FOREIGN`] if it is not ours.
-    mine: Arc<Vec<u32>>,
+    mine: Arc<Numbers<u32>>,
     /// How many of these there are.
     ours: u32,
     /// Pages of ours that only others link to: none of our graph.
@@ -162,6 +164,8 @@ impl ClusterScoring {
         let scoring = ClusterScoring { board: Arc::new(Mutex::new(board)), desk: desk.clone(), name };
         let ends = Arc::new(AtomicBool::new(false));
         let dir = graph.dir().to_owned();
+        let failed = |error: std::io::Error| StoreError::Folder { dir: dir.clone(), reason: error.to_string() };
+        std::fs::create_dir_all(dir.join(FOLDER)).map_err(&failed)?;
         let mut teller = Teller {
             graph: graph.clone(),
             spiders: SpiderDesk::new(desk),
@@ -184,7 +188,6 @@ impl ClusterScoring {
             last: Instant::now(),
             not_before: Instant::now(),
         };
-        let failed = |error: std::io::Error| StoreError::Folder { dir: dir.clone(), reason: error.to_string() };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         let threads = vec![
             thread("scoring").spawn(move || work.run()).map_err(&failed)?,
@@ -458,7 +461,7 @@ impl Work {
         Ok(())
     }
 
-    fn turn(&mut self) -> Result<(), StoreError> {
+    fn turn(&mut self) -> Result<(), ListsError> {
         self.take_in()?;
         let crawled = self.intake.counts().crawled;
         let ago = self.last.elapsed();
@@ -488,7 +491,8 @@ impl Work {
             };
             let shown = best.as_ref().map_or(None, Clone::clone);
             self.scoring.board().shown = Some((order.number, shown));
-            return taken.and(best).map(drop);
+            taken?;
+            return Ok(best.map(drop)?);
         }
         match taken? {
             None => self.not_before = Instant::now() + AFTER_FAILURE,
@@ -511,7 +515,7 @@ impl Work {
     }
 
     /// Takes part until it has ended; `None` if it is given up.
-    fn take_part(&mut self, order: &Order) -> Result<Option<Done>, StoreError> {
+    fn take_part(&mut self, order: &Order) -> Result<Option<Done>, ListsError> {
         let desk = self.scoring.desk.clone();
         let Ok(places) = self.runtime.block_on(desk.places()) else { return Ok(None) };
         if ring_digest(&places, &order.members) != order.ring {
@@ -527,6 +531,9 @@ impl Work {
         loop {
             let (standing, wants) = {
                 let part = read(&part);
+                if let Some(failure) = part.ranking.failure() {
+                    return Err(failure.clone().into());
+                }
                 (part.ranking.standing(), part.ranking.wants())
             };
             if let Standing::Ended(loops) = standing {
@@ -612,93 +619,46 @@ impl Work {
     }
 
     /// Our part of the graph: pages of our slots, by the members' view of whose these are.
-    fn prepare(&self, order: &Order, places: &ClientPlaces) -> Result<Part, StoreError> {
+    fn prepare(&self, order: &Order, places: &ClientPlaces) -> Result<Part, ListsError> {
         let me = self.scoring.desk.me();
         let passed_over: BTreeSet<NodeId> =
             places.alive.iter().copied().filter(|node| !order.members.contains(node)).collect();
         let owners: Vec<NodeId> =
             (0..SLOTS).map(|slot| owner(places, Slot(slot), &passed_over).unwrap_or(me)).collect();
-        let pages = self.intake.counts().pages as usize;
-        let (mut mine, mut whose) = (vec![FOREIGN; pages], vec![me; pages]);
-        let mut count = 0;
-        let graph = self.graph.now(); // numbers and links of one moment
-        graph.each_page::<StoreError>(|number, key| {
-            let number = number as usize;
-            if let (Some(mine), Some(whose)) = (mine.get_mut(number), whose.get_mut(number)) {
-                *whose = owners[key.slot().0 as usize % owners.len()];
-                if *whose == me {
-                    (*mine, count) = (count, count + 1);
-                }
-            }
-            Ok(())
-        })?;
-        let mut share = Share { degrees: vec![0; count as usize], ..Share::default() };
-        let mut inner: Vec<(u32, u32)> = Vec::new();
-        let mut outer: BTreeMap<NodeId, Vec<(u32, u32)>> = BTreeMap::new();
         let (by, other_domains_only, content, stop) = match order.wish {
             None => (self.by, self.config.other_domains_only, self.config.use_content, self.by.stop()),
             Some(Wish { by, other_domains_only, content, precision, .. }) => {
                 (by, other_domains_only, content, Stop { precision, loops_max: WISH_LOOPS_MAX })
             }
         };
-        let mut has_row = vec![false; count as usize];
-        graph.each_row::<StoreError>(|from, row| {
-            let Some(source) = mine.get(from as usize).copied().filter(|source| *source != FOREIGN) else {
-                return Ok(());
-            };
-            has_row[source as usize] = true;
-            let limit = if other_domains_only { row.other_domains() as usize } else { usize::MAX };
-            for to in row.take(limit) {
-                let to = to.map_err(|error| StoreError::damaged("link", error))? as usize;
-                let (Some(target), Some(of)) = (mine.get(to), whose.get(to)) else { continue };
-                share.degrees[source as usize] += 1;
-                if *target == FOREIGN {
-                    outer.entry(*of).or_default().push((to as u32, source));
-                } else {
-                    inner.push((*target, source));
-                }
+        let mut known: Vec<(&Vec<u8>, Purse)> = Vec::new();
+        for (key, purse) in self.strangers.iter().filter(|_| order.wish.is_none()) {
+            let Some(page) = UrlKey::checked(key) else { continue };
+            if owners[page.slot().0 as usize % owners.len()] == me && self.graph.page(&page)?.is_none() {
+                known.push((key, *purse));
             }
-            Ok(())
-        })?;
-        (_, share.starts, share.sources) = listed(inner, Some(count));
-        for (node, links) in outer {
-            let (targets, starts, sources) = listed(links, None);
-            let mut names = Vec::with_capacity(targets.len());
-            for target in targets {
-                names.push(self.graph.key(target)?.map(UrlKey::into_bytes).unwrap_or_default());
-            }
-            share.abroad.insert(node, Abroad { names, starts, sources });
         }
-        if content {
-            let mut content = vec![0.0; count as usize];
-            graph.each_content(|number, worth| {
-                if let Some(place) = mine.get(number as usize).and_then(|number| content.get_mut(*number as usize)) {
-                    *place = f64::from(worth);
-                }
-            })?;
-            share.content = Some(content);
-        }
+        let dir = self.graph.dir().join(FOLDER);
+        let wanted = Wanted { out: by == By::Hits, other_domains_only, content };
+        let Ours { mine, count, has_row, mut share } = Ours::read(&self.graph, me, &owners, wanted, known.len(), &dir)?;
         let mut strangers = HashMap::new();
         if order.wish.is_none() {
             self.go_on(&mut share, &mine, &has_row)?;
-            for (key, purse) in &self.strangers {
-                let Some(page) = UrlKey::checked(key) else { continue };
-                if owners[page.slot().0 as usize % owners.len()] == me && self.graph.page(&page)?.is_none() {
-                    strangers.insert(key.clone(), count + strangers.len() as u32);
-                    share.purses.push(*purse);
-                }
+            for (key, purse) in known {
+                strangers.insert(key.clone(), count + strangers.len() as u32);
+                share.purses.push(purse);
             }
-            share.degrees.resize(count as usize + strangers.len(), 0);
-            share.starts.resize(share.degrees.len() + 1, share.sources.len() as u64);
         }
-        let ranking = Ranking::new(order.number, me, &order.members, by, stop, share);
+        let machine = Arc::new(Threads::new(self.config.threads, dir));
+        let ranking = Ranking::new(order.number, me, &order.members, by, stop, share, machine);
         Ok(Part { ranking, mine: Arc::new(mine), ours: count, strangers })
     }
 
     /// From where on our pages are computed: what they had the last time.
     fn go_on(&self, share: &mut Share, mine: &[u32], has_row: &[bool]) -> Result<(), StoreError> {
         let dir = self.graph.dir().join(FOLDER);
-        let ours = || (0..).zip(mine).filter(|(_, ours)| **ours != FOREIGN).map(|(page, ours)| (page, *ours as usize));
+        let ours =
+            || (0..).zip(mine.iter()).filter(|(_, ours)| **ours != FOREIGN).map(|(page, ours)| (page, *ours as usize));
         if self.by == By::Opic {
             let kept = read_state(&purses_file(&dir)).map(|(_, kept)| kept).unwrap_or_default();
             share.purses = vec![Purse::default(); has_row.len()];
@@ -719,10 +679,11 @@ impl Work {
             return Ok(());
         }
         let kept = read_state(&state_file(&dir, self.scoring.name)).map(|(_, kept)| kept).unwrap_or_default();
-        share.before = vec![0.0; has_row.len()];
+        let mut before = vec![0.0; has_row.len()];
         for (page, ours) in ours() {
-            share.before[ours] = kept.get(page).copied().filter(|score| score.is_finite()).unwrap_or(0.0);
+            before[ours] = kept.get(page).copied().filter(|score| score.is_finite()).unwrap_or(0.0);
         }
+        share.before = before.into();
         Ok(())
     }
 
@@ -798,41 +759,5 @@ impl Work {
         })?;
         self.metrics.moved(moved);
         Ok(moved)
-    }
-}
-
-/// Pairs of a page and one that links to it as lists: the pages that have any, or all `count`, where their lists begin, and the lists.
-fn listed(mut pairs: Vec<(u32, u32)>, count: Option<u32>) -> (Vec<u32>, Vec<u64>, Vec<u32>) {
-    pairs.sort_unstable();
-    let targets: Vec<u32> = match count {
-        Some(count) => (0..count).collect(),
-        None => {
-            let mut targets: Vec<u32> = pairs.iter().map(|(target, _)| *target).collect();
-            targets.dedup();
-            targets
-        }
-    };
-    let mut starts = Vec::with_capacity(targets.len() + 1);
-    let mut at = 0;
-    for target in &targets {
-        starts.push(at as u64);
-        while pairs.get(at).is_some_and(|(of, _)| of == target) {
-            at += 1;
-        }
-    }
-    starts.push(at as u64);
-    (targets, starts, pairs.into_iter().map(|(_, source)| source).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pairs_become_lists() {
-        let pairs = vec![(3, 1), (0, 2), (3, 0)];
-        assert_eq!(listed(pairs.clone(), None), (vec![0, 3], vec![0, 1, 3], vec![2, 0, 1]));
-        assert_eq!(listed(pairs, Some(5)), (vec![0, 1, 2, 3, 4], vec![0, 1, 1, 1, 3, 3], vec![2, 0, 1]));
-        assert_eq!(listed(Vec::new(), None), (vec![], vec![0], vec![]));
     }
 }

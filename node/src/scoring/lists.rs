@@ -126,16 +126,16 @@ impl LinkLists {
 }
 
 /// The folder where numbers go.
-struct Room<'a>(&'a Path);
+pub(super) struct Room<'a>(pub(super) &'a Path);
 
 impl Room<'_> {
-    fn zeros<N: Plain>(&self, count: usize) -> Result<Numbers<N>, ListsError> {
+    pub(super) fn zeros<N: Plain>(&self, count: usize) -> Result<Numbers<N>, ListsError> {
         Numbers::zeros(self.0, count).map_err(|reason| ListsError::Room { dir: self.0.to_owned(), reason })
     }
 }
 
 /// Calls `each` with both ends of every link, ordered by where they lead from.
-fn each_link(
+pub(super) fn each_link(
     graph: &GraphNow<'_>,
     wanted: Wanted,
     mut each: impl FnMut(u32, u32) -> Result<(), ListsError>,

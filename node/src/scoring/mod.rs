@@ -9,6 +9,7 @@
 pub mod cluster;
 pub mod known;
 pub mod lists;
+pub mod part;
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -65,7 +66,7 @@ impl Scoring {
             metrics,
             computed_at: 0,
         };
-        work.resume();
+        work.resume()?;
         let (end, ended) = channel();
         let thread =
             std::thread::Builder::new().name("scoring".into()).spawn(move || work.run(&ended)).map_err(failed)?;
@@ -153,11 +154,12 @@ impl Work {
     }
 
     /// Goes on with what a former start computed.
-    fn resume(&mut self) {
+    fn resume(&mut self) -> Result<(), StoreError> {
         if let Some((crawled, state)) = read_state(&self.file) {
             self.scorer.resume(Box::new(state));
             self.computed_at = crawled.min(self.intake.counts().crawled);
         }
+        catch_up(&mut *self.scorer, &self.graph)
     }
 
     /// Keeps the scores for the next start. They can be computed again, so that nothing is lost with them.
@@ -166,6 +168,20 @@ impl Work {
             warn!(%error, file = %self.file.display(), "scores are not kept for the next start");
         }
     }
+}
+
+/// Tells a scorer of pages that the graph has and that it lacks: what it knew of them was not kept when the program was killed.
+fn catch_up(scorer: &mut dyn Scorer, graph: &PageGraph) -> Result<(), StoreError> {
+    if scorer.needs_graph() {
+        return Ok(()); // it reads all of it anyway
+    }
+    graph.each_row(|page, row| {
+        if scorer.lacks(page) {
+            let links: Vec<u32> = row.collect::<Result<_, _>>().map_err(|error| StoreError::damaged("link", error))?;
+            scorer.crawled(page, &links);
+        }
+        Ok(())
+    })
 }
 
 /// The priority that a page's score gives it; its own if it has none.
@@ -284,7 +300,40 @@ fn read_state(file: &Path) -> Option<(u32, Vec<f64>)> {
 
 #[cfg(test)]
 mod tests {
+    use proto::batch::{Discovered, EntryKind};
+    use proto::key::DEFAULT_CRAWL;
+    use proto::score::opic::Opic;
+    use proto::url::{CanonicalUrl, UrlRules};
+
     use super::*;
+    use crate::edges::store::{Store, StoreOptions};
+
+    #[test]
+    fn pages_that_were_crawled_before_a_kill_hand_on_what_they_have() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions { graph: true, ..StoreOptions::default() };
+        let mut store = Store::open(dir.path(), options).unwrap();
+        let url = |page: u32| CanonicalUrl::parse(&format!("http://a.example/{page}"), &UrlRules::default()).unwrap();
+        let graph = store.graph();
+        let (mut intake, mut scorer) = (graph.intake().unwrap(), Opic::default());
+        let mut crawl = |page: u32, to: u32, scorer: &mut Opic| {
+            let link = Discovered { url: url(to), kind: EntryKind::Page, depth: 1, priority: 100, redirects: 0 };
+            let mut change = store.change();
+            change.tell_links(DEFAULT_CRAWL, &url(page), 100, &[link], 1_000);
+            change.commit().unwrap();
+            graph.take_in(&mut intake, |page, links| scorer.crawled(page, links)).unwrap();
+        };
+        crawl(0, 9, &mut scorer);
+        let kept = scorer.state().into_owned();
+        crawl(1, 9, &mut scorer); // and then the program is killed
+        let mut resumed = Opic::default();
+        resumed.resume(Box::new(kept));
+        catch_up(&mut resumed, &graph).unwrap();
+        let purses = |scorer: &Opic| scorer.state().iter().map(|of| (of * 1e9).round()).collect::<Vec<f64>>();
+        assert_eq!(purses(&resumed), purses(&scorer), "cash that page 1 had is handed on");
+        catch_up(&mut resumed, &graph).unwrap();
+        assert_eq!(purses(&resumed), purses(&scorer), "once");
+    }
 
     #[test]
     fn a_few_scores_are_those_of_all() {

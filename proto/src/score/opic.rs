@@ -60,6 +60,11 @@ impl Scorer for Opic {
         self.for_each += (cash - to_links) / self.purses.len() as f64;
     }
 
+    fn lacks(&self, page: u32) -> bool {
+        // Every page has some cash, and has handed it on if it was told of.
+        self.purses.get(page as usize).is_none_or(|purse| purse.history == 0.0)
+    }
+
     fn needs_graph(&self) -> bool {
         false
     }

@@ -11,12 +11,15 @@
 //! more; it keeps the numbers of two stages. A member that dies ends the ranking for all: the others begin a new one without it, in which its slots are theirs.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::hits::FRESH;
 use super::opic::TO_LINKS;
-use super::{Lists, Stop, distance, total};
+use super::{Machine, NoRoom, RUN, Stop, Vector, distance, total};
 use crate::id::NodeId;
 
 /// Numbers in one answer: a quarter of a megabyte.
@@ -80,34 +83,142 @@ impl Default for Purse {
     }
 }
 
+/// An array, in memory or in a mapped file.
+pub struct Flat<N>(Box<dyn Deref<Target = [N]> + Send + Sync>);
+
+impl<N> Flat<N> {
+    /// Whatever lies flat.
+    pub fn new(array: impl Deref<Target = [N]> + Send + Sync + 'static) -> Flat<N> {
+        Flat(Box::new(array))
+    }
+}
+
+impl<N: Send + Sync + 'static> From<Vec<N>> for Flat<N> {
+    fn from(array: Vec<N>) -> Flat<N> {
+        Flat::new(array)
+    }
+}
+
+impl<N: Send + Sync + 'static> Default for Flat<N> {
+    fn default() -> Flat<N> {
+        Vec::new().into()
+    }
+}
+
+impl<N> Deref for Flat<N> {
+    type Target = [N];
+
+    fn deref(&self) -> &[N] {
+        &self.0
+    }
+}
+
+impl<N> fmt::Debug for Flat<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} numbers", self.len())
+    }
+}
+
+/// For each of some pages a list of numbers: `starts[p]..starts[p + 1]` is where that of page `p` lies.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// Where the lists begin, and where the last one ends.
+    pub starts: Flat<u64>,
+    /// The lists, one behind the other.
+    pub numbers: Flat<u32>,
+}
+
+impl Rows {
+    /// Lists in memory.
+    pub fn of(lists: impl IntoIterator<Item = Vec<u32>>) -> Rows {
+        let (mut starts, mut numbers) = (vec![0], Vec::new());
+        for list in lists {
+            numbers.extend(list);
+            starts.push(numbers.len() as u64);
+        }
+        Rows { starts: starts.into(), numbers: numbers.into() }
+    }
+
+    /// How many lists there are.
+    pub fn len(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The list of a page; pages that came later have none.
+    fn list(&self, page: usize) -> &[u32] {
+        match self.starts.get(page..page + 2) {
+            Some([start, end]) => &self.numbers[*start as usize..*end as usize],
+            _ => &[],
+        }
+    }
+
+    /// Whether the lists fit together and name nothing from `end` on.
+    fn is_sound(&self, end: usize) -> bool {
+        let whole = self.starts.is_sorted() && self.starts.last().is_none_or(|end| *end == self.numbers.len() as u64);
+        whole && self.numbers.iter().all(|number| (*number as usize) < end)
+    }
+}
+
 /// Pages of another node that pages of this one link to.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct Abroad {
     /// Their keys.
     pub names: Vec<Vec<u8>>,
-    /// For each, the numbers of our pages that link to it, as in [`Lists`].
-    pub starts: Vec<u64>,
-    /// These numbers.
-    pub sources: Vec<u32>,
+    /// For each, the numbers of our pages that link to it.
+    pub from: Rows,
 }
 
 /// A node's part of the graph: pages of its own slots, numbered from 0 on.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Share {
-    /// Links between its own pages: where the sources of each page begin in `sources`, as in [`Lists`].
-    pub starts: Vec<u64>,
-    /// Sources.
-    pub sources: Vec<u32>,
+    /// Links between its own pages: for each page, those that link to it.
+    pub into: Rows,
+    /// For HITS, the other direction: for each page, where it links to. Pages of others stand behind our own, those of each member in the order of its names, members in their order.
+    pub out: Rows,
     /// How many pages each page links to, wherever these are.
-    pub degrees: Vec<u32>,
+    pub degrees: Flat<u32>,
     /// What contents are worth by themselves; none or one for each page.
-    pub content: Option<Vec<f64>>,
+    pub content: Option<Flat<f64>>,
     /// Links to pages of others.
     pub abroad: BTreeMap<NodeId, Abroad>,
     /// What our pages had the last time, from where on it is computed; 0, or nothing, for those that had nothing.
-    pub before: Vec<f64>,
+    pub before: Flat<f64>,
     /// What they have for OPIC.
     pub purses: Vec<Purse>,
+}
+
+impl Share {
+    /// The same with the other direction of its links, in memory.
+    #[must_use]
+    pub fn with_out(mut self) -> Share {
+        let pages = self.degrees.len();
+        let mut out = vec![Vec::new(); pages];
+        let abroad =
+            self.abroad.values().flat_map(|abroad| (0..abroad.from.len()).map(|place| abroad.from.list(place)));
+        let into = (0..pages).map(|page| self.into.list(page));
+        for (target, sources) in (0..).zip(into.chain(abroad)) {
+            sources.iter().for_each(|source| out[*source as usize].push(target));
+        }
+        self.out = Rows::of(out);
+        self
+    }
+
+    /// Whether its lists fit together; HITS needs both directions.
+    fn is_sound(&self, by: By) -> bool {
+        let pages = self.degrees.len();
+        let foreign: usize = self.abroad.values().map(|abroad| abroad.from.len()).sum();
+        let links: usize = self.abroad.values().map(|abroad| abroad.from.numbers.len()).sum();
+        self.into.len() <= pages
+            && (by != By::Hits || self.out.numbers.len() == self.into.numbers.len() + links)
+            && self.into.is_sound(pages)
+            && self.out.is_sound(pages + foreign)
+            && self.abroad.values().all(|abroad| abroad.from.is_sound(pages))
+    }
 }
 
 /// What is asked of a member.
@@ -248,9 +359,9 @@ struct Hearing {
 }
 
 /// Numbers that were worked out for a stage: for each member, and our part of the sums.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 struct Spoken {
-    numbers: BTreeMap<NodeId, Vec<f64>>,
+    numbers: BTreeMap<NodeId, Vector>,
     sums: [f64; 3],
 }
 
@@ -261,6 +372,8 @@ pub enum Standing {
     Goes,
     /// It has ended, after so many loops: scores are there.
     Ended(u32),
+    /// There was no room for its numbers.
+    Failed,
 }
 
 /// One node's part in a ranking.
@@ -271,6 +384,7 @@ pub struct Ranking {
     by: By,
     stop: Stop,
     share: Share,
+    machine: Arc<dyn Machine + Send + Sync>,
     /// For each member, the numbers of our pages that it named.
     named: BTreeMap<NodeId, Vec<u32>>,
     stage: u32,
@@ -280,19 +394,40 @@ pub struct Ranking {
     /// Pages of all members, and what all contents are worth.
     pages: f64,
     content: f64,
+    /// Our pages, and what all members have together.
+    ours: usize,
     /// PageRank, or authorities.
-    scores: Vec<f64>,
-    hubs: Vec<f64>,
-    /// Scores and hubs as they were in the loop before; only HITS needs them.
-    last: (Vec<f64>, Vec<f64>),
+    scores: Vector,
+    hubs: Vector,
+    /// Scores and hubs as they were in the loop before, once they were; only HITS needs them.
+    last: [Vector; 2],
+    has_last: [bool; 2],
+    /// What our pages hand on, or are worth, and the vector that is made of that.
+    worth: Vector,
+    next: Vector,
+    /// What pages of others are worth to ours; only HITS needs it.
+    foreign: Vector,
     /// Our part of the last change of scores and hubs.
     change: [f64; 2],
     standing: Standing,
+    failure: Option<NoRoom>,
+}
+
+fn nothing() -> Vector {
+    Box::new(Vec::new())
 }
 
 impl Ranking {
-    /// Takes part in a ranking of these members, of which this node is one.
-    pub fn new(number: u64, me: NodeId, members: &[NodeId], by: By, stop: Stop, share: Share) -> Ranking {
+    /// Takes part in a ranking of these members, of which this node is one. What it computes is computed by `machine`.
+    pub fn new(
+        number: u64,
+        me: NodeId,
+        members: &[NodeId],
+        by: By,
+        stop: Stop,
+        share: Share,
+        machine: Arc<dyn Machine + Send + Sync>,
+    ) -> Ranking {
         let mut members = members.to_vec();
         members.extend((!members.contains(&me)).then_some(me));
         members.sort();
@@ -305,18 +440,26 @@ impl Ranking {
             by,
             stop,
             share,
+            machine,
             named: BTreeMap::new(),
             stage: NAMES,
             heard: BTreeMap::new(),
             spoken,
             pages: 0.0,
             content: 0.0,
-            scores: Vec::new(),
-            hubs: Vec::new(),
-            last: (Vec::new(), Vec::new()),
+            ours: 0,
+            scores: nothing(),
+            hubs: nothing(),
+            last: [nothing(), nothing()],
+            has_last: [false; 2],
+            worth: nothing(),
+            next: nothing(),
+            foreign: nothing(),
             change: [CHANGE_MAX; 2],
             standing: Standing::Goes,
+            failure: None,
         };
+        assert!(ranking.share.is_sound(by), "whoever lists its own pages lists them well");
         ranking.advance();
         ranking
     }
@@ -329,6 +472,11 @@ impl Ranking {
     /// Who takes part.
     pub fn members(&self) -> &[NodeId] {
         &self.members
+    }
+
+    /// Why it failed.
+    pub fn failure(&self) -> Option<&NoRoom> {
+        self.failure.as_ref()
     }
 
     /// How it stands.
@@ -383,7 +531,7 @@ impl Ranking {
         }
         match self.spoken.get(&stage) {
             Some(spoken) => {
-                let all = spoken.numbers.get(&from).map_or(&[][..], Vec::as_slice);
+                let all = spoken.numbers.get(&from).map_or(&[][..], |numbers| &numbers[..]);
                 let begin = (part as usize).saturating_mul(PART_NUMBERS).min(all.len());
                 let end = (begin + PART_NUMBERS).min(all.len());
                 let (numbers, names) = (all[begin..end].to_vec(), Vec::new());
@@ -451,11 +599,18 @@ impl Ranking {
                 sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
             }
             let next = match self.stage {
-                NAMES => self.counts(),
+                NAMES => Ok(self.counts()),
                 COUNTS => self.begin(sums),
                 _ => self.turn(&heard, sums),
             };
-            let Some(next) = next else { return };
+            let next = match next {
+                Ok(Some(next)) => next,
+                Ok(None) => return,
+                Err(failure) => {
+                    (self.standing, self.failure) = (Standing::Failed, Some(failure));
+                    return;
+                }
+            };
             self.stage += 1;
             self.spoken.insert(self.stage, next);
             self.spoken.retain(|stage, _| stage + 1 >= self.stage);
@@ -466,45 +621,40 @@ impl Ranking {
     fn counts(&mut self) -> Option<Spoken> {
         let named =
             self.named.values().flatten().filter(|number| **number != u32::MAX).map(|number| *number as usize + 1);
-        let pages = named.max().unwrap_or(0).max(self.share.degrees.len());
-        self.share.degrees.resize(pages, 0);
-        let links = self.share.sources.len() as u64;
-        self.share.starts.resize(pages + 1, links);
-        self.share.purses.resize(pages, Purse::default());
-        let content = match &mut self.share.content {
-            Some(content) => {
-                content.resize(pages, 0.0);
-                total(content)
-            }
-            None => 0.0,
-        };
-        Some(Spoken { numbers: BTreeMap::new(), sums: [pages as f64, content, 0.0] })
+        self.ours = named.max().unwrap_or(0).max(self.share.degrees.len());
+        self.share.purses.resize(if self.by == By::Opic { self.ours } else { 0 }, Purse::default());
+        let content = self.share.content.as_ref().map_or(0.0, |content| total(content));
+        Some(Spoken { numbers: BTreeMap::new(), sums: [self.ours as f64, content, 0.0] })
     }
 
     /// All pages are counted: the first vector is what they had, and even where that is not known. It need not sum to 1, the next one does.
-    fn begin(&mut self, sums: [f64; 3]) -> Option<Spoken> {
+    fn begin(&mut self, sums: [f64; 3]) -> Result<Option<Spoken>, NoRoom> {
         (self.pages, self.content) = (sums[0], sums[1]);
-        let pages = self.share.degrees.len();
         let even = 1.0 / self.pages.max(1.0);
-        self.hubs = vec![even; pages];
-        self.scores = self.hubs.clone();
+        let zeros = |pages| self.machine.zeros(pages);
+        let of_hits = |pages| zeros(if self.by == By::Hits { pages } else { 0 });
+        let foreign = self.share.abroad.values().map(|abroad| abroad.from.len()).sum();
+        let (scores, worth, next) = (zeros(self.ours)?, zeros(self.ours)?, zeros(self.ours)?);
+        let (hubs, last) = (of_hits(self.ours)?, [of_hits(self.ours)?, of_hits(self.ours)?]);
+        (self.foreign, self.scores, self.worth, self.next) = (of_hits(foreign)?, scores, worth, next);
+        (self.hubs, self.last) = (hubs, last);
+        self.hubs.fill(even);
+        self.scores.fill(even);
         // What is new must not begin with nothing: with HITS it would stay there.
         let fresh = if self.by == By::Hits { FRESH } else { 0.0 };
-        let known = self.scores.iter_mut().zip(&self.share.before).filter(|(_, before)| **before > 0.0);
+        let known = self.scores.iter_mut().zip(self.share.before.iter()).filter(|(_, before)| **before > 0.0);
         known.for_each(|(score, before)| *score = before * (1.0 - fresh) + even * fresh);
         if self.pages == 0.0 {
             self.standing = Standing::Ended(0);
-            return None;
+            return Ok(None);
         }
-        Some(self.speak(LOOPS))
+        // Everybody is past the names, or nobody would have counted.
+        self.share.abroad.values_mut().for_each(|abroad| abroad.names = Vec::new());
+        self.speak(LOOPS).map(Some)
     }
 
     fn has_content(&self) -> bool {
         self.content > 0.0 && self.content.is_finite()
-    }
-
-    fn content_of(&self, page: usize) -> f64 {
-        self.share.content.as_ref().and_then(|content| content.get(page)).copied().unwrap_or(0.0)
     }
 
     /// Whether a stage of HITS goes from authorities to the hubs that link to them.
@@ -512,56 +662,69 @@ impl Ranking {
         (stage - LOOPS).is_multiple_of(2)
     }
 
-    /// What our pages hand on along their links, or are worth to those that link to them.
-    fn worth(&self, stage: u32) -> Vec<f64> {
-        match self.by {
-            By::PageRank(damping) => {
-                let share = |(score, degree): (&f64, &u32)| damping * score / f64::from((*degree).max(1));
-                self.scores.iter().zip(&self.share.degrees).map(share).collect()
-            }
-            By::Hits if !Self::is_backward(stage) => self.hubs.clone(),
-            By::Hits if self.has_content() => {
-                self.scores.iter().zip(0..).map(|(score, page)| score * self.content_of(page)).collect()
-            }
-            By::Hits => self.scores.clone(),
-            By::Opic => {
-                let share = |(purse, degree): (&Purse, &u32)| match (purse.hands_on, *degree) {
-                    (false, _) | (_, 0) => 0.0,
-                    (true, degree) => purse.cash * TO_LINKS / f64::from(degree),
-                };
-                self.share.purses.iter().zip(&self.share.degrees).map(share).collect()
-            }
-        }
+    /// Works out what our pages hand on along their links, or are worth to those that link to them.
+    fn weigh(&mut self, stage: u32) {
+        let (by, has_content) = (self.by, self.has_content());
+        let Ranking { scores, hubs, share, worth, machine, .. } = self;
+        let (scores, hubs, purses, degrees) = (&scores[..], &hubs[..], &share.purses, &share.degrees);
+        let content =
+            |page: usize| share.content.as_ref().and_then(|content| content.get(page)).copied().unwrap_or(0.0);
+        let degree = |page: usize| f64::from(degrees.get(page).copied().unwrap_or(0));
+        let backward = by == By::Hits && Self::is_backward(stage);
+        let of = |page: usize| match by {
+            By::PageRank(damping) => damping * scores[page] / degree(page).max(1.0),
+            By::Hits if !backward => hubs[page],
+            By::Hits if has_content => scores[page] * content(page),
+            By::Hits => scores[page],
+            By::Opic if purses[page].hands_on && degree(page) > 0.0 => purses[page].cash * TO_LINKS / degree(page),
+            By::Opic => 0.0,
+        };
+        machine.share(worth, &|first, part| (first..).zip(part).for_each(|(page, worth)| *worth = of(page)));
     }
 
     /// Works out what the others need in a stage.
-    fn speak(&self, stage: u32) -> Spoken {
-        let worth = self.worth(stage);
+    fn speak(&mut self, stage: u32) -> Result<Spoken, NoRoom> {
+        self.weigh(stage);
+        let (worth, machine) = (&self.worth[..], &self.machine);
         let backward = self.by == By::Hits && Self::is_backward(stage);
         let mut numbers = BTreeMap::new();
         for member in self.others() {
-            let given: Vec<f64> = if backward {
+            let given = if backward {
                 let named = self.named.get(&member).map_or(&[][..], Vec::as_slice);
-                named.iter().map(|page| worth.get(*page as usize).copied().unwrap_or(0.0)).collect()
+                let mut given = machine.zeros(named.len())?;
+                machine.share(&mut given, &|first, part| {
+                    for (page, given) in named[first..].iter().zip(part) {
+                        *given = worth.get(*page as usize).copied().unwrap_or(0.0);
+                    }
+                });
+                given
             } else {
                 let Some(abroad) = self.share.abroad.get(&member) else { continue };
-                let sources =
-                    |place: usize| &abroad.sources[abroad.starts[place] as usize..abroad.starts[place + 1] as usize];
-                let sum = |place| sources(place).iter().map(|page| worth[*page as usize]).sum();
-                (0..abroad.names.len()).map(sum).collect()
+                let mut given = machine.zeros(abroad.from.len())?;
+                machine.share(&mut given, &|first, part| {
+                    for (place, given) in (first..).zip(part) {
+                        *given = abroad.from.list(place).iter().map(|page| worth[*page as usize]).sum();
+                    }
+                });
+                given
             };
             numbers.insert(member, given);
         }
         let first = match self.by {
+            // What is handed on by pages that have links.
             By::PageRank(damping) => {
-                let flows = self.scores.iter().zip(&self.share.degrees).filter(|(_, degree)| **degree > 0);
-                damping * total(&flows.map(|(score, _)| *score).collect::<Vec<f64>>())
+                let runs = self.scores.chunks(RUN).zip(self.share.degrees.chunks(RUN));
+                let run = |(scores, degrees): (&[f64], &[u32])| {
+                    let flows = scores.iter().zip(degrees).filter(|(_, degree)| **degree > 0);
+                    flows.map(|(score, _)| *score).sum::<f64>()
+                };
+                damping * runs.map(run).sum::<f64>()
             }
             By::Hits if backward => total(&self.scores),
             By::Hits => total(&self.hubs),
-            By::Opic => return Spoken { numbers, sums: self.purse_sums() },
+            By::Opic => return Ok(Spoken { numbers, sums: self.purse_sums() }),
         };
-        Spoken { numbers, sums: [first, self.change[0], self.change[1]] }
+        Ok(Spoken { numbers, sums: [first, self.change[0], self.change[1]] })
     }
 
     /// What goes to all pages alike, what all pages have and had, and what of it is handed on now.
@@ -569,15 +732,17 @@ impl Ranking {
         let purses = &self.share.purses;
         let had: Vec<f64> = purses.iter().map(|purse| purse.cash + purse.history).collect();
         let handed: Vec<f64> = purses.iter().map(|purse| if purse.hands_on { purse.cash } else { 0.0 }).collect();
-        let to_all = |(handed, degree): (&f64, &u32)| if *degree > 0 { handed * (1.0 - TO_LINKS) } else { *handed };
-        let to_all: Vec<f64> = handed.iter().zip(&self.share.degrees).map(to_all).collect();
+        let has_links = |page: usize| self.share.degrees.get(page).is_some_and(|degree| *degree > 0);
+        let to_all = |(page, handed): (usize, &f64)| handed * if has_links(page) { 1.0 - TO_LINKS } else { 1.0 };
+        let to_all: Vec<f64> = handed.iter().enumerate().map(to_all).collect();
         [total(&to_all), total(&had), total(&handed)]
     }
 
     /// Everybody was heard: what was handed on has arrived.
     fn settle_purses(&mut self, heard: &BTreeMap<NodeId, Hearing>, [to_all, had, handed]: [f64; 3]) {
-        let received = self.gather(heard, [to_all, had, handed], false);
-        for ((purse, score), received) in self.share.purses.iter_mut().zip(&mut self.scores).zip(received) {
+        self.gather(heard, [to_all, had, handed], false);
+        let all = self.share.purses.iter_mut().zip(self.scores.iter_mut()).zip(self.next.iter());
+        for ((purse, score), received) in all {
             if purse.hands_on {
                 *purse = Purse { cash: 0.0, history: purse.history + purse.cash, hands_on: false };
             }
@@ -588,10 +753,10 @@ impl Ranking {
     }
 
     /// Everybody was heard in this stage: the next vector, unless the last one was good enough.
-    fn turn(&mut self, heard: &BTreeMap<NodeId, Hearing>, mut sums: [f64; 3]) -> Option<Spoken> {
+    fn turn(&mut self, heard: &BTreeMap<NodeId, Hearing>, mut sums: [f64; 3]) -> Result<Option<Spoken>, NoRoom> {
         if self.by == By::Opic {
             self.settle_purses(heard, sums);
-            return None;
+            return Ok(None);
         }
         let is_hits = self.by == By::Hits;
         let halves = if is_hits { 2 } else { 1 };
@@ -599,53 +764,63 @@ impl Ranking {
         let backward = is_hits && Self::is_backward(self.stage);
         if is_hits {
             // What was sent is not divided by its sum yet; whoever has heard all sums does that.
-            let (vector, last, place) = match backward {
-                true => (&mut self.scores, &mut self.last.0, 0),
-                false => (&mut self.hubs, &mut self.last.1, 1),
-            };
-            let even = 1.0 / self.pages;
+            let (vector, place) = if backward { (&mut self.scores, 0) } else { (&mut self.hubs, 1) };
+            let (even, last) = (1.0 / self.pages, &mut self.last[place]);
             vector.iter_mut().for_each(|number| *number = if sums[0] > 0.0 { *number / sums[0] } else { even });
-            self.change[place] = if last.len() == vector.len() { distance(vector, last) } else { CHANGE_MAX };
-            last.clone_from(vector);
+            self.change[place] = if self.has_last[place] { distance(&vector[..], &last[..]) } else { CHANGE_MAX };
+            self.has_last[place] = true;
+            last.copy_from_slice(&vector[..]);
         }
         let change = if is_hits { sums[1].max(sums[2]) } else { sums[1] };
         let begins_loop = (self.stage - LOOPS).is_multiple_of(halves);
         if begins_loop && loops > 0 && (change <= self.stop.precision || loops >= self.stop.loops_max) {
             self.standing = Standing::Ended(loops);
-            return None;
+            return Ok(None);
         }
         if is_hits && sums[0] <= 0.0 {
             sums[0] = 1.0; // nothing links to anything: nothing was sent
         }
-        let next = self.gather(heard, sums, backward);
+        self.gather(heard, sums, backward);
         if !is_hits {
-            self.change[0] = distance(&next, &self.scores);
+            self.change[0] = distance(&self.next, &self.scores);
         }
-        *(if backward { &mut self.hubs } else { &mut self.scores }) = next;
-        Some(self.speak(self.stage + 1))
+        std::mem::swap(if backward { &mut self.hubs } else { &mut self.scores }, &mut self.next);
+        self.speak(self.stage + 1).map(Some)
     }
 
-    fn gather(&self, heard: &BTreeMap<NodeId, Hearing>, sums: [f64; 3], backward: bool) -> Vec<f64> {
-        let worth = self.worth(self.stage);
-        let mut next = vec![0.0; worth.len()];
-        let Some(lists) = Lists::new(&self.share.starts, &self.share.sources) else { return next };
+    /// The next vector of our pages, from what was heard and what our own pages hand on.
+    fn gather(&mut self, heard: &BTreeMap<NodeId, Hearing>, sums: [f64; 3], backward: bool) {
+        if self.by == By::Hits {
+            self.weigh(self.stage); // its vector was divided by its sum since
+        }
+        let has_content = self.has_content();
+        let Ranking { share, worth, next, foreign, machine, .. } = self;
+        let (worth, next) = (&worth[..], &mut next[..]);
         let scale = if self.by == By::Hits { 1.0 / sums[0] } else { 1.0 };
         if backward {
-            for (page, worth) in worth.iter().enumerate() {
-                lists.of(page).iter().for_each(|source| next[*source as usize] += worth);
+            let mut places = foreign.iter_mut();
+            for (member, abroad) in &share.abroad {
+                let numbers = heard.get(member).map_or(&[][..], |heard| heard.numbers.as_slice());
+                let numbers = numbers.iter().map(|number| number * scale).chain(std::iter::repeat(0.0));
+                places.by_ref().take(abroad.from.len()).zip(numbers).for_each(|(place, number)| *place = number);
             }
-            for (member, abroad) in &self.share.abroad {
-                let Some(heard) = heard.get(member) else { continue };
-                for (place, number) in heard.numbers.iter().enumerate().take(abroad.names.len()) {
-                    let sources = &abroad.sources[abroad.starts[place] as usize..abroad.starts[place + 1] as usize];
-                    sources.iter().for_each(|source| next[*source as usize] += number * scale);
+            let (foreign, known, out) = (&foreign[..], share.degrees.len(), &share.out);
+            let of = |page: u32| match (page as usize).checked_sub(known) {
+                None => worth[page as usize],
+                Some(place) => foreign[place],
+            };
+            return machine.share(next, &|first, part| {
+                for (page, sum) in (first..).zip(part) {
+                    *sum = out.list(page).iter().map(|page| of(*page)).sum();
                 }
+            });
+        }
+        let into = &share.into;
+        machine.share(next, &|first, part| {
+            for (page, sum) in (first..).zip(part) {
+                *sum = into.list(page).iter().map(|source| worth[*source as usize]).sum();
             }
-            return next;
-        }
-        for (page, sum) in next.iter_mut().enumerate() {
-            *sum = lists.of(page).iter().map(|source| worth[*source as usize]).sum();
-        }
+        });
         for (member, heard) in heard {
             let named = self.named.get(member).map_or(&[][..], Vec::as_slice);
             for (page, number) in named.iter().zip(&heard.numbers) {
@@ -656,12 +831,13 @@ impl Ranking {
         }
         if let By::PageRank(_) = self.by {
             let rest = 1.0 - sums[0];
-            let (pages, has_content) = (self.pages, self.has_content());
-            for (page, score) in next.iter_mut().enumerate() {
-                *score += if has_content { rest * self.content_of(page) / self.content } else { rest / pages };
+            if has_content {
+                let weighed = next.iter_mut().zip(share.content.iter().flat_map(|content| content.iter()));
+                weighed.for_each(|(score, content)| *score += rest * content / self.content);
+            } else {
+                next.iter_mut().for_each(|score| *score += rest / self.pages);
             }
         }
-        next
     }
 }
 
@@ -672,7 +848,7 @@ mod tests {
 
     use super::super::hits::Hits;
     use super::super::pagerank::PageRank;
-    use super::super::{Graph, OneCore, Scorer};
+    use super::super::{Graph, Lists, OneCore, Scorer};
     use super::*;
 
     const EXACT: Stop = Stop { precision: 1e-10, loops_max: 500 };
@@ -723,21 +899,14 @@ mod tests {
                     foreign.entry(Self::owner(to, members)).or_default().entry(to).or_default().push(number(from));
                 }
             }
-            let flat = |lists: Vec<Vec<u32>>| {
-                let mut starts = vec![0];
-                lists.iter().for_each(|list| starts.push(starts[starts.len() - 1] + list.len() as u64));
-                (starts, lists.concat())
-            };
             let abroad = foreign.into_iter().map(|(node, named)| {
                 let names = named.keys().map(|page| page.to_be_bytes().to_vec()).collect();
-                let (starts, sources) = flat(named.into_values().collect());
-                (node, Abroad { names, starts, sources })
+                (node, Abroad { names, from: Rows::of(named.into_values()) })
             });
-            let content =
-                self.content.as_ref().map(|content| pages.iter().map(|page| content[*page as usize]).collect());
-            let abroad = abroad.collect();
-            let (starts, sources) = flat(into);
-            (Share { starts, sources, degrees, content, abroad, ..Share::default() }, pages)
+            let of = |content: &Vec<f64>| pages.iter().map(|page| content[*page as usize]).collect::<Vec<f64>>();
+            let (content, abroad) = (self.content.as_ref().map(|content| of(content).into()), abroad.collect());
+            let share = Share { into: Rows::of(into), degrees: degrees.into(), content, abroad, ..Share::default() };
+            (share.with_out(), pages)
         }
 
         /// What one node alone computes.
@@ -780,7 +949,7 @@ mod tests {
         let node = |me: &NodeId| {
             let (share, pages) = world.share(*me, members);
             // What nobody has a content score for is worth nothing by itself; here the oracle has one for every page.
-            (*me, Node { ranking: Ranking::new(number, *me, members, by, EXACT, share), pages })
+            (*me, Node { ranking: Ranking::new(number, *me, members, by, EXACT, share, Arc::new(OneCore)), pages })
         };
         members.iter().map(node).collect()
     }
@@ -911,7 +1080,7 @@ mod tests {
         for by in [By::PageRank(0.85), By::Hits] {
             let loops = |nodes: &BTreeMap<NodeId, Node>| match nodes[&members[0]].ranking.standing() {
                 Standing::Ended(loops) => loops,
-                Standing::Goes => panic!("it has ended"),
+                Standing::Goes | Standing::Failed => panic!("it has ended"),
             };
             let mut nodes = start(&world, 7, &members, by);
             assert!(run(&mut nodes, &world, &mut random, 400_000));
@@ -919,7 +1088,15 @@ mod tests {
             for (me, node) in &nodes {
                 let (share, pages) = world.share(*me, &members);
                 let scores = node.ranking.scores().0[..pages.len()].to_vec();
-                let ranking = Ranking::new(8, *me, &members, by, EXACT, Share { before: scores, ..share });
+                let ranking = Ranking::new(
+                    8,
+                    *me,
+                    &members,
+                    by,
+                    EXACT,
+                    Share { before: scores.into(), ..share },
+                    Arc::new(OneCore),
+                );
                 again.insert(*me, Node { ranking, pages });
             }
             assert!(run(&mut again, &world, &mut random, 400_000));
@@ -944,14 +1121,21 @@ mod tests {
                         .filter(|page| World::owner(*page, members) == *me && !pages.contains(page))
                         .collect();
                     pages.extend(more);
-                    share.degrees.resize(pages.len(), 0);
-                    share.starts.resize(pages.len() + 1, share.sources.len() as u64);
+                    let mut degrees = share.degrees.to_vec();
+                    degrees.resize(pages.len(), 0);
+                    share.degrees = degrees.into();
                     let purse = |page: &u32| {
                         let (cash, hands_on) = (cash[*page as usize], handing[*page as usize]);
                         Purse { cash, history: 0.5, hands_on }
                     };
                     share.purses = pages.iter().map(purse).collect();
-                    nodes.insert(*me, Node { ranking: Ranking::new(7, *me, members, By::Opic, EXACT, share), pages });
+                    nodes.insert(
+                        *me,
+                        Node {
+                            ranking: Ranking::new(7, *me, members, By::Opic, EXACT, share, Arc::new(OneCore)),
+                            pages,
+                        },
+                    );
                 }
                 assert!(run(&mut nodes, &world, random, 400_000));
                 let (mut scores, mut left) = (vec![f64::NAN; world.pages as usize], 0.0);
@@ -983,14 +1167,13 @@ mod tests {
         // Everybody links to everything of the other node.
         let (ours, theirs) = (2u32, PART_NUMBERS as u32 + 100);
         let names = (0..theirs).map(|page| [page.to_be_bytes().to_vec(), vec![0; 60]].concat()).collect::<Vec<_>>();
-        let starts: Vec<u64> = (0..=u64::from(theirs)).map(|page| page * u64::from(ours)).collect();
-        let sources = (0..theirs).flat_map(|_| 0..ours).collect();
-        let abroad = BTreeMap::from([(NodeId(2), Abroad { names, starts, sources })]);
-        let share = Share { starts: vec![0; 3], degrees: vec![theirs; 2], abroad, ..Share::default() };
+        let from = Rows::of((0..theirs).map(|_| (0..ours).collect()));
+        let abroad = BTreeMap::from([(NodeId(2), Abroad { names, from })]);
+        let share = Share { degrees: vec![theirs; 2].into(), abroad, ..Share::default() };
         let members = [NodeId(1), NodeId(2)];
         let by = By::PageRank(0.85);
-        let mut one = Ranking::new(1, NodeId(1), &members, by, EXACT, share);
-        let mut two = Ranking::new(1, NodeId(2), &members, by, EXACT, Share { starts: vec![0], ..Share::default() });
+        let mut one = Ranking::new(1, NodeId(1), &members, by, EXACT, share, Arc::new(OneCore));
+        let mut two = Ranking::new(1, NodeId(2), &members, by, EXACT, Share::default(), Arc::new(OneCore));
         let mut parts = 0;
         while one.standing() == Standing::Goes || two.standing() == Standing::Goes {
             for (of, question) in one.wants() {
@@ -1011,8 +1194,7 @@ mod tests {
     #[test]
     fn strangers_and_other_rankings_are_told_nothing() {
         let members = [NodeId(1), NodeId(2)];
-        let ranking =
-            Ranking::new(5, NodeId(1), &members, By::Hits, EXACT, Share { starts: vec![0], ..Share::default() });
+        let ranking = Ranking::new(5, NodeId(1), &members, By::Hits, EXACT, Share::default(), Arc::new(OneCore));
         let question = Question { ranking: 5, stage: 0, part: 0 };
         assert_eq!(ranking.answer(NodeId(3), question), Reply::Unknown);
         assert_eq!(ranking.answer(NodeId(2), Question { ranking: 4, ..question }), Reply::Unknown);

@@ -285,6 +285,36 @@ proptest! {
     }
 
     #[test]
+    fn hits_is_a_fixed_point(built in graphs()) {
+        let mut scorer = Hits::default();
+        let done = scorer.update(&built.graph(), &EXACT, &OneCore).unwrap();
+        let (pages, graph) = (scorer.scores().len(), built.graph());
+        let all_zero = built.content.as_ref().is_none_or(|content| total(content) == 0.0);
+        let content = built.content.clone().filter(|_| !all_zero).unwrap_or_else(|| vec![1.0; pages]);
+        let normal = |vector: Vec<f64>| match vector.iter().sum::<f64>() {
+            0.0 => vec![1.0 / pages as f64; pages],
+            sum => vector.into_iter().map(|number| number / sum).collect(),
+        };
+        // By links and not by lists: a loop more of what the paper says.
+        let (mut hubs, mut authorities) = (vec![0.0; pages], vec![0.0; pages]);
+        let links = || (0..pages).flat_map(|from| graph.out.unwrap().of(from).iter().map(move |to| (from, *to as usize)));
+        links().for_each(|(from, to)| hubs[from] += scorer.scores()[to] * content[to]);
+        let hubs = normal(hubs);
+        links().for_each(|(from, to)| authorities[to] += hubs[from]);
+        let authorities = normal(authorities);
+        let near = done.change * 10.0 + 1e-9;
+        prop_assert!(distance(&authorities, scorer.scores()) < near && distance(&hubs, scorer.hubs()) < near, "{done:?}");
+    }
+
+    #[test]
+    fn contents_that_are_all_zero_are_none_on_any_graph(built in graphs()) {
+        let zeros = Built { content: Some(vec![0.0; built.degrees.len()]), ..built.clone() };
+        let none = Built { content: None, ..built };
+        prop_assert_eq!(pagerank(&zeros, 0.85, &EXACT), pagerank(&none, 0.85, &EXACT));
+        prop_assert_eq!(hits(&zeros), hits(&none));
+    }
+
+    #[test]
     fn cash_is_neither_made_nor_lost(crawled in proptest::collection::vec((0..20u32, proptest::collection::vec(0..20u32, 0..6)), 0..100)) {
         let mut scorer = Opic::default();
         scorer.grow(20);

@@ -29,7 +29,17 @@ fn url(domain: u8, page: u8) -> String {
 }
 
 fn ask(store: &mut Store, ask: SpiderAsk, rules: &SpiderRules, now_ms: u64) -> (SpiderSaid, Vec<RecordCopy>) {
-    let decided = store.spider_act(ask, rules, &all(), now_ms).unwrap();
+    ask_of(store, &all(), ask, rules, now_ms)
+}
+
+fn ask_of(
+    store: &mut Store,
+    slots: &SlotSet,
+    ask: SpiderAsk,
+    rules: &SpiderRules,
+    now_ms: u64,
+) -> (SpiderSaid, Vec<RecordCopy>) {
+    let decided = store.spider_act(ask, rules, slots, now_ms).unwrap();
     (decided.said, decided.copies)
 }
 
@@ -53,26 +63,36 @@ fn records(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 #[derive(Clone, Debug)]
 enum Deed {
-    Found(u8, u8, u8),
+    /// Domain, page, score, depth.
+    Found(u8, u8, u8, u32),
     Crawled(u8, u8),
     Failed(u8, u8),
     Worth(u8, u8, i16),
+    /// So many visits in 1,000 seconds.
+    Frequency(u8, u8, u8),
+    /// What was given up is put up again.
+    Reload,
     Take(u8),
     Wait(u16),
     /// The other replica serves from now on.
     TakeOver,
+    /// From now on each serves one half of the slots, or all of them again.
+    Split,
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
     let page = || (0..4u8, 0..8u8);
     prop_oneof![
-        4 => (page(), 0..4u8).prop_map(|((domain, page), score)| Deed::Found(domain, page, score)),
+        4 => (page(), 0..4u8, 1..4u32).prop_map(|((domain, page), score, depth)| Deed::Found(domain, page, score, depth)),
         3 => page().prop_map(|(domain, page)| Deed::Crawled(domain, page)),
         1 => page().prop_map(|(domain, page)| Deed::Failed(domain, page)),
         1 => (page(), -3..4i16).prop_map(|((domain, page), level)| Deed::Worth(domain, page, level)),
+        1 => (page(), 0..100u8).prop_map(|((domain, page), often)| Deed::Frequency(domain, page, often)),
+        1 => Just(Deed::Reload),
         3 => (0..12u8).prop_map(Deed::Take),
         2 => (0..40_000u16).prop_map(Deed::Wait),
         1 => Just(Deed::TakeOver),
+        1 => Just(Deed::Split),
     ]
 }
 
@@ -94,7 +114,8 @@ impl Page {
 fn check(deeds: Vec<Deed>, rules: &SpiderRules, hard: Option<f64>) -> Result<(), TestCaseError> {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let mut stores = [store(dirs[0].path(), 1), store(dirs[1].path(), 2)];
-    let (mut serves, mut now) = (0, START);
+    let (mut serves, mut now, mut split) = (0, START, false);
+    let half = |serves: usize| (0..SLOTS).filter(|slot| usize::from(slot % 2) == serves).map(Slot).collect::<SlotSet>();
     let mut pages: BTreeMap<String, Page> = BTreeMap::new();
     let mut served: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut warmths: BTreeMap<String, Warmth> = BTreeMap::new();
@@ -116,18 +137,52 @@ fn check(deeds: Vec<Deed>, rules: &SpiderRules, hard: Option<f64>) -> Result<(),
                 serves = 1 - serves;
                 continue;
             }
-            Deed::Found(domain, page, score) => {
+            Deed::Split => {
+                split = !split;
+                continue;
+            }
+            Deed::Frequency(domain, page, often) => {
+                let (url, hz) = (url(domain, page), f64::from(often) / 1_000.0);
+                if let Some(page) = pages.get_mut(&url) {
+                    let set = (hz > 0.0).then_some(hz);
+                    if page.state.frequency_hz != set {
+                        page.state.frequency_hz = set;
+                        page.date_s = rules.date_s(&url, &page.state, now);
+                    }
+                }
+                ask(&mut stores[serves], SpiderAsk::Frequencies(vec![(url, hz)]), rules, now).1
+            }
+            Deed::Reload => {
+                let given_up = |page: &&mut Page| page.date_s == 0 && page.state.crawls == 0;
+                let mut reloaded = 0;
+                for (url, page) in pages.iter_mut().filter(|(_, page)| given_up(page)) {
+                    let state = PageState { failures: 0, ..page.state };
+                    let date_s = rules.date_s(url, &state, now);
+                    if date_s > 0 {
+                        (page.state, page.date_s, reloaded) = (state, date_s, reloaded + 1);
+                    }
+                }
+                let (said, copies) = ask(&mut stores[serves], SpiderAsk::Reload { after: None }, rules, now);
+                prop_assert_eq!(said, SpiderSaid::Reloaded(reloaded, None));
+                copies
+            }
+            Deed::Found(domain, page, score, depth) => {
                 let (url, score) = (url(domain, page), f32::from(score));
-                let found = Found { url: url.clone(), score, depth: 1, linked_from: None };
+                let found = Found { url: url.clone(), score, depth, linked_from: None };
                 pages
                     .entry(url.clone())
                     .and_modify(|page| {
-                        if page.state.crawls == 0 {
+                        let better = score > page.state.score || depth < page.state.depth;
+                        if page.state.crawls == 0 && better {
                             page.state.score = page.state.score.max(score);
+                            page.state.depth = page.state.depth.min(depth);
+                            if page.date_s == 0 {
+                                page.date_s = rules.date_s(&url, &page.state, now);
+                            }
                         }
                     })
                     .or_insert_with(|| {
-                        let state = PageState { score, depth: 1, ..PageState::default() };
+                        let state = PageState { score, depth, ..PageState::default() };
                         Page { state, date_s: rules.date_s(&url, &state, now), leased_until_ms: 0 }
                     });
                 ask(&mut stores[serves], SpiderAsk::Found(vec![found]), rules, now).1
@@ -160,14 +215,20 @@ fn check(deeds: Vec<Deed>, rules: &SpiderRules, hard: Option<f64>) -> Result<(),
                 ask(&mut stores[serves], SpiderAsk::Worth(vec![(key, level)]), rules, now).1
             }
             Deed::Take(wanted) => {
-                let (urls, copies) = take(&mut stores[serves], u32::from(wanted), rules, now);
+                let slots = if split { half(serves) } else { all() };
+                let of_these = |url: &str| slots.contains(queue_of(&canonical(url).unwrap()).slot());
+                let take = SpiderAsk::Take { wanted: u32::from(wanted), lease_s: LEASE_S as u32 };
+                let (said, copies) = ask_of(&mut stores[serves], &slots, take, rules, now);
+                let SpiderSaid::Given(urls) = said else { panic!("pages are given") };
+                prop_assert!(urls.iter().all(|url| of_these(url)), "{:?}", urls);
                 let best: Vec<Rank> = urls.iter().map(|url| pages[url].state.rank()).collect();
                 if hard.is_none() {
                     prop_assert!(best.is_sorted_by_key(|rank| std::cmp::Reverse(*rank)), "best first: {:?}", urls);
-                    let waiting = pages.values().filter(|page| page.waits(now)).count();
+                    let waiting = pages.iter().filter(|(url, page)| of_these(url) && page.waits(now)).count();
                     prop_assert_eq!(urls.len(), waiting.min(usize::from(wanted)), "all that wait, and no other");
                     let last = best.last().copied();
-                    let missed = pages.iter().filter(|(url, page)| page.waits(now) && !urls.contains(url));
+                    let missed =
+                        pages.iter().filter(|(url, page)| of_these(url) && page.waits(now) && !urls.contains(url));
                     for (url, page) in missed {
                         prop_assert!(Some(page.state.rank()) <= last || wanted == 0, "{} was better", url);
                     }
@@ -187,7 +248,7 @@ fn check(deeds: Vec<Deed>, rules: &SpiderRules, hard: Option<f64>) -> Result<(),
                     }
                 }
                 if let Some(rates) = rules.rates {
-                    for (url, _) in pages.iter().filter(|(_, page)| page.waits(now)) {
+                    for (url, _) in pages.iter().filter(|(url, page)| of_these(url) && page.waits(now)) {
                         let step = rates.step(warmths.get(&domain_of(url)).copied().unwrap_or_default(), now);
                         let left_behind = step.is_some_and(|step| step < warmest || urls.len() < usize::from(wanted));
                         prop_assert!(!left_behind, "{} is of a cooler domain, or there was room", url);
@@ -218,7 +279,7 @@ proptest! {
     #[test]
     fn nothing_is_lost_and_nothing_is_given_twice(deeds in proptest::collection::vec(deed(), 0..60)) {
         let revisit = Revisit::new(0.02, 0.0, 0.0, 0, "").unwrap();
-        let rules = SpiderRules { schedule: proto::clients::spider::Schedule::Both, revisit, retry_s: 5, ..SpiderRules::default() };
+        let rules = SpiderRules { schedule: proto::clients::spider::Schedule::Both, revisit, retry_s: 5, failures_max: 2, depth_max: 2, ..SpiderRules::default() };
         check(deeds, &rules, None)?;
     }
 
