@@ -3,7 +3,7 @@
 //!
 //! A loop is judged twice: over the lists that were read from the stored graph, and as a part of a whole update, which reads them and begins from nothing.
 //! Links are told to the store as the crawl does (a row of links in a synced batch of a thousand pages), and taken into the graph by the code of the
-//! scoring thread; what adding a page costs with all that is kept of it is measured in `score/spiders.rs`. URLs are parsed outside the measurement. Bars are in processor time, as
+//! scoring thread; what adding a page costs with all that is kept of it is measured in `score/spiders.rs`, a ranking over several nodes in `score/rounds.rs`. URLs are parsed outside the measurement. Bars are in processor time, as
 //! the machine is rarely ours alone. Hosts of the graph stand for domains here: of one domain all links would be of one kind, and all pages in one slot.
 //!
 //! `cargo bench -p benches --bench score`; the larger graph of the bars: `-- --pages 5000000`
@@ -28,6 +28,8 @@ use proto::score::pagerank::PageRank;
 use proto::url::{CanonicalUrl, UrlRules};
 use simulation::world::graph::PageWorld;
 
+#[path = "score/rounds.rs"]
+mod rounds;
 #[path = "score/spiders.rs"]
 mod spiders;
 
@@ -69,6 +71,7 @@ fn main() -> anyhow::Result<()> {
     verdict("bytes a link on disk", format!("{bytes:.2}"), "4", bytes <= 4.0);
     bench.compute(ScoreBy::PageRank, 100.0, &arguments, dir.path())?;
     bench.compute(ScoreBy::Hits, 60.0, &arguments, dir.path())?;
+    rounds::run(&bench.graph, arguments.loops, dir.path())?;
     drop(bench);
     spiders::run(arguments.pages)?;
     println!("most memory: {:.0} MiB", memory()?.1 as f64 / MIB);

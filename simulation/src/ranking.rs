@@ -38,7 +38,7 @@ const BEGIN_APART: Micros = 700 * MILLISECOND;
 /// Until what one node computes alone, for whoever judges.
 const EXACT: Stop = Stop { precision: 1e-13, loops_max: 100_000 };
 /// A graph whose best clusters of hubs are nearly equally good has no definite authorities: where HITS is nearer by less than this part with every loop, it is not asked for.
-const HITS_LOOPS_MAX: u32 = 2_500;
+const HITS_LOOPS_MAX: u32 = 500;
 /// What somebody wants to see is computed with a damping of its own.
 const WISH: By = By::PageRank(0.5);
 /// Every so many rankings of a node are somebody's wish.
