@@ -445,7 +445,8 @@ fn a_crawl_of_large_queues_is_forgotten_in_many_batches() {
     for key in ["a", "b", "c"] {
         put(&mut store, (0..15_000).map(|n| item("x", key, &format!("{n}"), Some(1))).collect(), 10_000);
     }
-    let forgets: [fn(Option<Vec<u8>>) -> Act; 2] = [
+    type Forget = fn(Option<Vec<u8>>) -> Act;
+    let forgets: [Forget; 2] = [
         |after| Act::Purge { slots: all(), crawl: "x".into(), key: None, cutoff_ms: 20_000, after },
         |_| Act::Delete { slots: all(), crawl: "x".into(), key: None },
     ];
