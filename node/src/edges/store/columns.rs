@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompactionStyle, DBCompressionType, MergeOperands, Options,
-    UniversalCompactOptions,
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompactionStyle, DBCompressionType,
+    MergeOperands, Options, UniversalCompactOptions,
 };
 
 use super::{Database, StoreOptions};
@@ -92,6 +92,11 @@ fn family_options(name: &str, options: &StoreOptions, cache: &Cache) -> Options 
     table.set_block_cache(cache);
     table.set_block_size(if busy { 8 << 10 } else { 4 << 10 });
     table.set_format_version(5);
+    if matches!(name, "url" | "ready") {
+        // An index of all blocks grows with the URLs, 2 MiB a million, and stays in memory with its table. In two levels only that of
+        // its parts does; the parts come and go in the cache, like blocks.
+        table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    }
     if matches!(
         name,
         "url"
